@@ -1,0 +1,40 @@
+# `make demo` and `make test` do all the set-up on a fresh machine; everything lives in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+TEST_STAMP := .venv/.installed-tests
+
+.PHONY: demo test check bench score clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+$(STAMP): $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(TEST_STAMP): $(STAMP)
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: $(STAMP)  ## install, analyze a bundled real failed run, print the verdict
+	$(BIN)/rca analyze rca/bundles/disk_full_at_save/logs
+
+test: $(TEST_STAMP)  ## everything: house rules, unit tests, real broken torchrun jobs
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m pytest
+
+check: $(TEST_STAMP)  ## the quick part of `make test`
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m pytest -m 'not real'
+
+bench: $(TEST_STAMP)  ## scan speed against ripgrep on a generated corpus
+	$(BIN)/python bench/scan.py
+
+CASES ?= ../shared/cases/faultlab
+score: $(STAMP)  ## accuracy on labelled cases: make score CASES=DIR
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python ../shared/score.py $(CASES) --misses
+
+clean:
+	rm -rf .venv build dist

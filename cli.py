@@ -1,0 +1,5 @@
+"""Launch `rca` from a checkout: `python cli.py analyze logs/`."""
+
+from rca.cli import main
+
+raise SystemExit(main())

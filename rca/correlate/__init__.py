@@ -1,0 +1,1 @@
+"""Events to a causal graph: this room knows time and topology."""

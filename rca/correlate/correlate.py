@@ -1,0 +1,130 @@
+"""Readings to a run: identity, clock, folding, progress, detectors, edges - in this order."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from rca import discover
+from rca.correlate import clock as clocks
+from rca.correlate import detectors as detector_folder
+from rca.correlate import edges as edge_folder
+from rca.correlate import exits, fold, identity, outcome, progress
+from rca.correlate.edges import host as host_edges
+from rca.correlate.view import View
+from rca.model import Event, Missing, Reading, Run, event_schema
+from rca.taxonomy import Kind
+
+if TYPE_CHECKING:
+    import polars as pl
+
+KERNEL_SHAPES = ("kernel", "dmesg", "journal", "syslog")
+
+
+def correlate(readings: list[Reading]) -> Run:
+    """Join everything that was read into one picture of the run."""
+    who = identity.resolve(readings)
+    stated = [e for r in readings for e in r.events]
+    clock = clocks.estimate(who, stated)
+    events = fold.merge_copies(fold.settle(stated, who, clock))
+    events = fold.fold(exits.interpret(events))
+    procs = progress.processes(who, events, clock)
+    view = View(readings, who, clock, _annotated(View(readings, who, clock, events, procs)), procs)
+    derived = [e for module in discover.modules(detector_folder) for e in module.detect(view)]
+    derived = [e.but(event_id=len(view.events) + i) for i, e in enumerate(derived)]
+    view = View(readings, who, clock, view.events + derived, procs)
+    edges = sorted({edge for module in discover.modules(edge_folder) for edge in module.build(view)})
+    return Run(
+        events=tuple(view.events), edges=tuple(edges), readings=tuple(_timed(readings, who, clock)), processes=_summary(procs),
+        hosts=tuple(who.hosts), world=who.world, attempts=who.attempts, clocks=clocks.describe(clock),
+        missing=_missing(view), notes=outcome.notes(view), coverage=_coverage(view), outcome=outcome.how(view), frame=frame(view.events),
+    )  # fmt: skip
+
+
+def _annotated(view: View) -> list[Event]:
+    """Events with what only the whole run tells: whether their process lived on, and whether a killed pid is ours."""
+    out = []
+    for event in view.events:
+        proc = view.procs.get(progress.key_of(event) or ())
+        lived = proc is not None and event.source is not None and progress.lived_on(event, proc)
+        stranger = event.kind == Kind.KILLED_BY_KERNEL and host_edges.foreign(event, view) is True
+        told = event.kind == Kind.EXITED and proc is not None and proc.ended_by is not None and proc.ended_by.event_id != event.event_id
+        extra = {k: True for k, v in (("lived_on", lived), ("foreign", stranger), ("told", told)) if v}
+        event = event.but(attrs={**event.attrs, **extra}) if extra else event
+        out.append(_placed(event, proc) if proc is not None else event)
+    return out
+
+
+def _placed(event: Event, proc: progress.Proc) -> Event:
+    """An event without stage or step has those its process was in at that time."""
+    if (event.stage and event.step is not None) or event.time_ns is None:
+        return event
+    before = [step for step, ns in proc.steps if ns <= event.time_ns]
+    step = event.step if event.step is not None else (before[-1] if before else None)
+    stage = event.stage or ("train" if before else "init" if proc.steps or proc.last_stage is None else None)
+    return event.but(step=step, stage=stage)
+
+
+def frame(events: list[Event]) -> pl.DataFrame:
+    """The events as a frame of the declared schema, sorted by event id; attributes are JSON text."""
+    import polars as pl
+
+    schema = event_schema()
+    columns = {
+        name: [json.dumps(e.attrs, default=str, sort_keys=True) if name == "attrs" else list(e.ranks) if name == "ranks" else getattr(e, name) for e in events]
+        for name in schema
+    }  # fmt: skip
+    return pl.DataFrame(columns, schema=schema).sort("event_id")
+
+
+def _timed(readings: list[Reading], who: identity.Identity, clock: clocks.Clock) -> list[Reading]:
+    """Readings with their host, rank and first and last common time."""
+    from dataclasses import replace
+
+    out = []
+    for reading in readings:
+        writers = [w for w in who.writers if w.source == reading.source]
+        times = [t for w in writers for m in (w.info["first"], w.info["last"]) if m and (t := clock.resolve(m[0], w.host, bool(reading.facts.get("zoned")))) is not None]
+        times = [t for t in times if clock.dated(t)]
+        ranks = {w.rank for w in writers if w.rank is not None}
+        hosts = {w.host for w in writers if w.host}
+        facts = {"rank": ranks.pop() if len(ranks) == 1 else None, "host": hosts.pop() if len(hosts) == 1 else None}
+        out.append(replace(reading, facts=facts, first_ns=min(times, default=None), last_ns=max(times, default=None)))
+    return out
+
+
+def _summary(procs: dict) -> dict:
+    return {
+        key: {"rank": p.rank, "actor": p.actor, "role": p.role, "host": p.host, "attempt": p.attempt, "last_step": p.last_step,
+              "last_stage": p.last_stage, "last_ns": p.last_ns, "first_ns": p.first_ns, "finished": p.finished, "pids": tuple(sorted(p.pids)),
+              "ended_by": p.ended_by.event_id if p.ended_by else None, "steps": len(p.steps)}
+        for key, p in procs.items()
+    }  # fmt: skip
+
+
+def _coverage(view: View) -> frozenset[tuple[str, str | None]]:
+    """What could have been seen, and on which host (None: anywhere): absence counts only there."""
+    seen: set[tuple[str, str | None]] = set()
+    for reading in view.readings:
+        host = next((w.host for w in view.identity.writers if w.source == reading.source and w.host), None)
+        if any(s in reading.format for s in KERNEL_SHAPES):
+            seen.add(("kernel", host))
+        if reading.facts.get("samples"):
+            seen.add(("counters", host))
+    for event in view.events:
+        if event.kind in (Kind.EXITED, Kind.AGENT_REPORT, Kind.AGENT_SIGNALLED):
+            seen.add(("launcher", event.host))
+        if event.kind == Kind.STACK_DUMP:
+            seen.add(("stacks", event.host))
+    seen |= {("ranks", p.host) for p in view.procs.values() if p.rank is not None and p.lines}
+    return frozenset(seen)
+
+
+def _missing(view: View) -> tuple[Missing, ...]:
+    found = [Missing(e.text, "collect the log folder of that rank's node (torchrun --log-dir, --redirects 3)") for e in view.of(Kind.RANK_LOG_MISSING)]
+    kernel = {host for what, host in _coverage(view) if what == "kernel"}
+    lacking = [h for h in view.identity.hosts if h not in kernel and None not in kernel]
+    if lacking:
+        names = ", ".join(lacking[:4]) + (f" and {len(lacking) - 4} more" if len(lacking) > 4 else "")
+        found.append(Missing(f"no kernel log of {names}", "dmesg -T --time-format iso > dmesg-$(hostname).log, or journalctl -k -o json"))
+    return tuple(found)

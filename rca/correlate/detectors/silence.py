@@ -1,0 +1,76 @@
+"""The rank that hangs prints nothing: find who was still alive when the others had waited in vain.
+
+Ranks that time out are victims. Of the rest, those that nothing ended on their own - the launcher stopped them, or their log just ends -
+were waited for. When every rank timed out, nobody is missing, and the fault lies between them.
+"""
+
+from __future__ import annotations
+
+from rca.correlate.progress import WAITED, Proc
+from rca.correlate.view import View
+from rca.model import Event
+from rca.taxonomy import Kind
+
+LOGGING_NS = 2_500_000_000  # a rank that wrote within this time of the others' end was busy, not stuck
+
+
+def detect(view: View) -> list[Event]:
+    """`rank.silent` for each rank that was waited for, or one `collective.all_waited`."""
+    found: list[Event] = []
+    for number in range(view.identity.attempts):
+        procs = [p for p in view.attempt(number) if p.rank is not None and not p.lent]
+        waiting = [p for p in procs if _waited(p)]
+        if not waiting:
+            continue
+        alive = [p for p in procs if p.alive and not _waited(p)]
+        known = {p.rank for p in procs}
+        whole = view.identity.world is None or len(known) >= view.identity.world
+        if alive:
+            found += [_silent(p, procs, waiting) for p in alive]
+        elif whole and len(waiting) == len(procs) and len(procs) > 1:
+            found.append(_everyone(waiting))
+    return found
+
+
+def _waited(proc: Proc) -> bool:
+    return proc.waits or (proc.ended_by is None and any(e.kind in WAITED for e in proc.events))
+
+
+def _gave_up(proc: Proc) -> int | None:
+    times = [e.time_ns for e in proc.events if e.kind in WAITED and e.time_ns is not None]
+    return min(times) if times else None
+
+
+def _silent(proc: Proc, procs: list[Proc], waiting: list[Proc]) -> Event:
+    ends = [t for p in waiting if (t := _gave_up(p)) is not None]
+    end = min(ends) if ends else None
+    steps = [p.last_step for p in procs if p.last_step is not None]
+    most = max(steps) if steps else None
+    busy = end is not None and proc.last_ns is not None and end - proc.last_ns <= LOGGING_NS and _spread(proc)
+    behind = most - proc.last_step if most is not None and proc.last_step is not None else 0
+    alone = sum(1 for p in procs if p.alive and not _waited(p)) == 1
+    last = proc.last
+    quiet_s = round((end - proc.last_ns) / 1e9, 1) if end is not None and proc.last_ns is not None else None
+    text = f"rank {proc.rank} ended nothing and reported nothing while {len(waiting)} rank(s) waited for it"
+    return Event(
+        Kind.RANK_SILENT, text, time_ns=proc.last_ns, host=proc.host, role=proc.role, actor=proc.actor, rank=proc.rank,
+        local_rank=proc.local_rank, pid=next(iter(sorted(proc.pids)), None), stage=proc.last_stage, step=proc.last_step, attempt=proc.attempt,
+        attrs={"busy": busy, "behind": behind, "alone": alone, "quiet_s": quiet_s, "waiting": len(waiting)},
+        also=(last,) if last else (),
+    )  # fmt: skip
+
+
+def _spread(proc: Proc) -> bool:
+    """Whether the rank kept writing all along, and not only when it was torn down."""
+    return proc.last_ns is not None and proc.first_ns is not None and proc.last_ns > proc.first_ns
+
+
+def _everyone(waiting: list[Proc]) -> Event:
+    first = min((e for p in waiting for e in p.events if e.kind in WAITED), key=lambda e: (e.time_ns or 2**62, e.rank or 0))
+    hosts = sorted({p.host for p in waiting if p.host})
+    steps = {p.last_step for p in waiting}
+    attrs = {"hosts": len(hosts), "same_step": len(steps) == 1, "ranks": len(waiting)}
+    return first.but(
+        kind=Kind.ALL_WAITED, text=f"all {len(waiting)} ranks on {len(hosts) or 1} host(s) waited for each other", severity="error",
+        attrs=attrs, source=None, also=first.records, event_id=-1, ranks=tuple(p.rank for p in waiting if p.rank is not None),
+    )  # fmt: skip

@@ -1,0 +1,159 @@
+"""One event per happening: fill in who and when, merge copies, fold what many ranks repeat.
+
+A traceback stands in the rank's log, in torchrun's folder, on the console, in the summary and in `error.json`; that is one event
+with five addresses. A thousand ranks that time out alike are one event with a count.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rapidfuzz import fuzz
+
+from rca.correlate.clock import Clock
+from rca.correlate.identity import Identity, role_of, short
+from rca.model import Event
+from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
+
+COPY_NS = 3_000_000_000  # copies of one event: an error file has whole seconds, a console may lag by a poll
+ALIKE = 92  # percent of likeness at which two texts of one kind are one message (numbers are masked before)
+FOLD_FROM = 4  # causes are kept one by one up to this many ranks, so that the first of them can be named
+NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
+SOURCE_ORDER = re.compile(r"(?:^|/)(?:console|launcher|agent|output|slurm)", re.I)
+
+
+def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]:
+    """Give every event its process, host and common time."""
+    settled = []
+    for event in events:
+        writer = identity.writer(event.source, event.attrs.get("stream", ""))
+        changes: dict[str, Any] = {}
+        if writer is not None:
+            tee = bool(writer.reading.facts.get("streams", {}).get("")) and writer.stream == ""
+            for name in ("local_rank", "pid", "actor", "attempt"):
+                if getattr(event, name) is None and not (tee and writer.tree is None and name == "local_rank"):
+                    changes[name] = getattr(writer, name)
+            if event.rank is None:
+                changes["rank"] = writer.rank
+        host = short(event.host) if short(event.host) in identity.hosts else (writer.host if writer else short(event.host))
+        if event.kind == Kind.EXITED or event.kind in (Kind.AGENT_STOPS_SIBLING, Kind.AGENT_SIGNALLED, Kind.AGENT_REPORT):
+            if event.rank is None:
+                changes["rank"] = identity.rank_of_pid.get(event.pid or -1)
+        attempt = changes.get("attempt", event.attempt)
+        if attempt is None and event.pid is not None:
+            attempt = identity.attempt_of_pid.get(event.pid)
+        rank = changes.get("rank", event.rank)
+        if host is None and rank is not None:
+            host = identity.ranks_of_hosts.get(rank)
+        if host is None and len(identity.hosts) == 1:
+            host = identity.hosts[0]
+        actor = changes.get("actor", event.actor)
+        time_ns = clock.resolve(event.time_ns, host, not event.time_assumed)
+        if writer is not None and writer.lent:
+            changes["attrs"] = {**event.attrs, "of": writer.actor}
+        changes |= {"host": host, "attempt": attempt, "time_ns": time_ns, "role": event.role or role_of(actor), "actor": actor}
+        settled.append(event.but(**changes))
+    return settled
+
+
+def masked(text: str) -> str:
+    """A text without its numbers: what two messages of one cause have in common."""
+    return NUMBERS.sub("#", text)[:240]
+
+
+def merge_copies(events: list[Event]) -> list[Event]:
+    """Join events that are the same happening printed in several places."""
+    groups: dict[tuple, list[list[Event]]] = {}
+    for event in sorted(events, key=_order):
+        # An exit is known by its pid; everything else by who printed which text.
+        key: tuple = (event.kind, event.pid) if event.kind == Kind.EXITED and event.pid else (event.kind, event.text[:200])
+        for group in groups.setdefault(key, []):
+            if _same(group[0], event):
+                group.append(event)
+                break
+        else:
+            groups[key].append([event])
+    return sorted((_join(g) for lists in groups.values() for g in lists), key=_order)
+
+
+def _order(event: Event) -> tuple:
+    return (event.time_ns if event.time_ns is not None else 2**62, event.source or "", event.offset, event.kind, event.text)
+
+
+def _same(a: Event, b: Event) -> bool:
+    """Whether two events of equal text are copies: another place, no contradiction in process, attempt and time."""
+    if a.source == b.source and a.attrs.get("stream") == b.attrs.get("stream") and a.kind != Kind.EXITED:
+        return False
+    if any(x is not None and y is not None and x != y for x, y in ((a.rank, b.rank), (a.attempt, b.attempt))):
+        return False
+    if a.rank is None or b.rank is None:
+        locals_known = a.local_rank is not None and b.local_rank is not None
+        if (locals_known and a.local_rank != b.local_rank) or (a.host and b.host and a.host != b.host):
+            return False
+    if a.actor and b.actor and a.actor != b.actor and a.rank is None:
+        return False
+    return a.time_ns is None or b.time_ns is None or abs(a.time_ns - b.time_ns) <= COPY_NS or a.kind == Kind.EXITED
+
+
+def _rank_of_source(event: Event) -> tuple:
+    """Prefer to cite a rank's own log over torchrun's folder, that over a console, that over an error file."""
+    source = event.source or ""
+    return (bool(event.attrs.get("document")), bool(SOURCE_ORDER.search(source)), "attempt_" in source, source, event.offset)
+
+
+def _join(group: list[Event]) -> Event:
+    best = min(group, key=_rank_of_source)
+    others = [e for e in group if e is not best]
+    changes: dict[str, Any] = {}
+    for name in ("rank", "local_rank", "host", "pid", "actor", "role", "attempt", "stage", "step", "path", "time_ns"):
+        if getattr(best, name) is None:
+            changes[name] = next((v for e in others if (v := getattr(e, name)) is not None), None)
+    timed = [e for e in group if e.time_ns is not None and not e.attrs.get("document")]
+    if timed:
+        first = min(timed, key=lambda e: (e.time_error_ns, e.time_ns or 0))
+        changes["time_ns"], changes["time_error_ns"], changes["time_assumed"] = first.time_ns, first.time_error_ns, first.time_assumed
+    attrs = {**{k: v for e in reversed(others) for k, v in e.attrs.items()}, **best.attrs}
+    if attrs.get("document") and not all(e.attrs.get("document") for e in group):
+        del attrs["document"]
+    return best.but(also=tuple(r for e in others for r in e.records), attrs=attrs, **changes)
+
+
+def fold(events: list[Event]) -> list[Event]:
+    """Fold repeats: of one process always, of many ranks when they are alike and too many to matter singly."""
+    by_process: dict[tuple, list[Event]] = {}
+    for event in events:
+        who = (event.attempt, event.rank, event.actor, event.local_rank, event.host, event.attrs.get("by_agent"))
+        by_process.setdefault((event.kind, masked(event.text), event.path, who), []).append(event)
+    single = [_repeat(group) for group in by_process.values()]
+    by_text: dict[tuple, list[list[Event]]] = {}
+    for event in sorted(single, key=_order):
+        key = (event.kind, event.attempt, event.attrs.get("by_agent"), event.attrs.get("signal"))
+        text = masked(event.text)
+        for group in by_text.setdefault(key, []):
+            if masked(group[0].text) == text or (len(text) > 20 and fuzz.ratio(masked(group[0].text), text) >= ALIKE):
+                group.append(event)
+                break
+        else:
+            by_text[key].append([event])
+    out: list[Event] = []
+    for lists in by_text.values():
+        for group in lists:
+            many = group[0].kind in VICTIM_KINDS or group[0].kind in QUIET_KINDS or len(group) > 64
+            out += [_across(group)] if many and len(group) >= FOLD_FROM else group
+    return [e.but(event_id=i) for i, e in enumerate(sorted(out, key=_order))]
+
+
+def _repeat(group: list[Event]) -> Event:
+    first = min(group, key=_order)
+    if len(group) == 1:
+        return first
+    last = max(group, key=_order)
+    attrs = {**first.attrs, "last_ns": last.time_ns, "last_seq": last.attrs.get("seq")}
+    return first.but(count=sum(e.count for e in group), attrs=attrs, also=first.also + tuple(r for e in group[1:3] for r in e.records))
+
+
+def _across(group: list[Event]) -> Event:
+    first = min(group, key=_order)
+    ranks = tuple(sorted({e.rank for e in group if e.rank is not None}))
+    return first.but(count=sum(e.count for e in group), ranks=ranks, also=first.also + tuple(r for e in group[1:3] for r in e.records))

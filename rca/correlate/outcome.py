@@ -1,0 +1,54 @@
+"""How the run ended, and what looked bad but was not."""
+
+from __future__ import annotations
+
+from rca.correlate.progress import NOT_TERMINAL, lived_on
+from rca.correlate.view import View
+from rca.model import Event
+from rca.taxonomy import QUIET_KINDS, Kind
+
+FAILURES = frozenset({Kind.AGENT_REPORT, Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP, Kind.SCHEDULER_TIME_LIMIT})
+
+
+def how(view: View) -> str:
+    """`finished`, `failed`, `cut` or `unknown`, judged by the last attempt."""
+    last = view.attempt(view.identity.attempts - 1)
+    finished = [p for p in last if p.finished]
+    ended = [p for p in last if p.ended_by is not None]
+    exits = [e for e in view.of(Kind.EXITED) if (e.attempt or 0) == view.identity.attempts - 1 and not _before(e, finished)]
+    bad_exit = [e for e in exits if e.attrs.get("exitcode") not in (0, None)]
+    if finished and not bad_exit and not any(e.kind in FAILURES and not _before(e, finished) for e in view.events):
+        unfinished = [p for p in last if not p.finished and p.rank is not None and p.ended_by is not None]
+        return "failed" if unfinished else "finished"
+    if view.of(Kind.CUT_SHORT):
+        return "cut"
+    errors = [e for e in view.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal")]
+    if bad_exit or ended or errors or any(e.kind in FAILURES for e in view.events):
+        return "failed"
+    return "unknown"
+
+
+def _before(event: Event, finished: list) -> bool:
+    """Whether an exit belongs to an attempt before the one that finished."""
+    ends = [p.last_ns for p in finished if p.last_ns is not None]
+    return event.time_ns is not None and bool(ends) and event.time_ns < max(ends) and event.attempt is None
+
+
+def notes(view: View) -> tuple[tuple[str, Event | None], ...]:
+    """Benign findings: scheduled dumps, retries, errors that the process survived, restarts, corrected device errors."""
+    found: list[tuple[str, Event | None]] = []
+    dumps = view.of(Kind.STACK_DUMP)
+    if dumps:
+        found.append((f"{sum(e.count for e in dumps)} scheduled stack dump(s) are an alarm clock that the program set, not a failure", dumps[0]))
+    retried = view.of(Kind.RETRIED)
+    if retried:
+        found.append((f"{sum(e.count for e in retried)} retry or fallback message(s); the job went on", retried[0]))
+    if view.identity.attempts > 1:
+        found.append((f"the launcher restarted the job: {view.identity.attempts} attempts", None))
+    for event in view.of(Kind.DEVICE_NOTICE, Kind.DEVICE_FAULT_ECHO, Kind.LINK_DOWN):
+        found.append((f"{event.kind}: {event.text[:120]}", event if event.source else None))
+    for event in view.events:
+        proc = next((p for p in view.procs.values() if event in p.events), None)
+        if proc and event.source and event.kind not in QUIET_KINDS and event.severity in ("error", "fatal") and lived_on(event, proc):
+            found.append((f"the process went on after this: {event.text[:120]}", event))
+    return tuple(found[:30])

@@ -1,0 +1,142 @@
+"""How far every process came: last step, last sign of life, open stages, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rca.correlate.clock import Clock
+from rca.correlate.identity import Identity, Writer
+from rca.model import Event, Record
+from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
+
+SURVIVED_LINES = 3  # lines a process writes after an error before we say that it lived on
+#: How a process ends. Anything else that it prints is on the way there.
+DEADLY = frozenset({Kind.FATAL_SIGNAL, Kind.KILLED, Kind.NATIVE_ABORT, Kind.KILLED_BY_KERNEL})
+WAITED = frozenset({Kind.COLLECTIVE_TIMEOUT, Kind.STORE_TIMEOUT, Kind.WATCHDOG_STUCK})
+NOT_TERMINAL = QUIET_KINDS | {Kind.EXITED, Kind.AGENT_REPORT, Kind.AGENT_STOPS_SIBLING, Kind.AGENT_SIGNALLED, Kind.LEAK_WARNING, Kind.LOGGED_ERROR}
+
+
+@dataclass
+class Proc:
+    """One process of one attempt."""
+
+    attempt: int
+    rank: int | None
+    actor: str | None
+    host: str | None = None
+    role: str | None = None
+    local_rank: int | None = None
+    pids: set[int] = field(default_factory=set)
+    writers: list[Writer] = field(default_factory=list)
+    first_ns: int | None = None
+    last_ns: int | None = None
+    last_step: int | None = None
+    last_stage: str | None = None
+    last: Record | None = None  # its last line
+    lines: int = 0
+    steps: list[tuple[int, int]] = field(default_factory=list)  # (step, common time)
+    events: list[Event] = field(default_factory=list)
+    ended_by: Event | None = None  # the event that ended it, wherever that is known from
+    exit: Event | None = None  # what the launcher saw
+    finished: bool = False
+    lent: bool = False  # beside the launcher's own child of that rank
+
+    @property
+    def key(self) -> tuple[int, Any]:
+        return (self.attempt, self.rank if self.rank is not None and not self.lent else self.actor)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it ended because it waited for others in vain."""
+        return self.ended_by is not None and self.ended_by.kind in WAITED
+
+    @property
+    def alive(self) -> bool:
+        """Whether nothing of its own ended it: it was still there when the others gave up."""
+        return self.ended_by is None and not self.finished
+
+
+def key_of(event: Event) -> tuple[int, Any] | None:
+    """The process an event belongs to, or None for a host's or a launcher's event."""
+    who = event.attrs.get("of") or (event.rank if event.rank is not None else event.actor)
+    return None if who is None else (event.attempt or 0, who)
+
+
+def processes(identity: Identity, events: list[Event], clock: Clock) -> dict[tuple, Proc]:
+    """Assemble every process from its writers and its events."""
+    procs: dict[tuple, Proc] = {}
+    has_tree = {w.rank for w in identity.writers if w.tree}
+    for writer in identity.writers:
+        if writer.rank is None and writer.role is None:
+            continue
+        # A log that goes on over restarts says nothing about one attempt where torchrun's own folder of it exists.
+        attempt = writer.attempt if writer.attempt is not None else (identity.attempts - 1)
+        if writer.tree is None and writer.rank in has_tree and identity.attempts > 1:
+            continue
+        who = writer.actor if writer.lent else writer.rank if writer.rank is not None else writer.actor
+        proc = procs.setdefault((attempt, who), Proc(attempt, writer.rank, writer.actor, lent=writer.lent))
+        _take(proc, writer, clock)
+    for event in events:
+        if (key := key_of(event)) is None:
+            continue
+        proc = procs.get(key) or procs.get((identity.attempts - 1, key[1]))
+        if proc is None:
+            if event.kind in QUIET_KINDS or event.rank is None:
+                continue
+            proc = procs.setdefault(key, Proc(key[0], event.rank, event.actor, host=event.host))
+        proc.events.append(event)
+    for proc in procs.values():
+        _ending(proc)
+    return dict(sorted(procs.items(), key=lambda kv: (kv[0][0], str(type(kv[0][1])), kv[0][1] if isinstance(kv[0][1], str) else f"{kv[0][1]:09d}")))
+
+
+def _take(proc: Proc, writer: Writer, clock: Clock) -> None:
+    info = writer.info
+    proc.writers.append(writer)
+    proc.host = proc.host or writer.host
+    proc.role = proc.role or writer.role
+    proc.actor = proc.actor or writer.actor
+    proc.local_rank = proc.local_rank if proc.local_rank is not None else writer.local_rank
+    if writer.pid:
+        proc.pids.add(writer.pid)
+    for mark in (info["first"], *info["steps"], info["last"]):
+        if not mark:
+            continue
+        ns = clock.resolve(mark[0], writer.host, bool(writer.reading.facts.get("zoned")))
+        if ns is not None:
+            proc.first_ns = ns if proc.first_ns is None else min(proc.first_ns, ns)
+            if proc.last_ns is None or ns >= proc.last_ns:
+                proc.last_ns = ns
+        if mark[1] is not None:
+            if proc.last_step is None or mark[1] > proc.last_step:
+                proc.last_step = mark[1]
+            if ns is not None:
+                proc.steps.append((mark[1], ns))
+    last = info["last"]
+    if last and (proc.last is None or info["lines"] >= proc.lines):
+        proc.lines = max(proc.lines, info["lines"])
+        # Prefer the rank's own log over a console copy as the place where its last line stands.
+        if proc.last is None or "console" not in writer.source:
+            proc.last = Record(writer.source, last[3], last[4], last[5])
+        proc.last_stage = info["stage"] or proc.last_stage
+    proc.steps = sorted(set(proc.steps))
+
+
+def lived_on(event: Event, proc: Proc) -> bool:
+    """Whether the process wrote on after the event: then it did not die of it."""
+    seq = event.attrs.get("last_seq") or event.attrs.get("seq")
+    writer = next((w for w in proc.writers if w.source == event.source and w.stream == event.attrs.get("stream")), None)
+    return writer is not None and seq is not None and writer.info["lines"] - seq > SURVIVED_LINES
+
+
+def _ending(proc: Proc) -> None:
+    """Find what ended the process: a deadly event, else its last error that it did not survive."""
+    proc.finished = any(e.kind == Kind.FINISHED for e in proc.events)
+    proc.exit = next((e for e in proc.events if e.kind == Kind.EXITED), None)
+    deadly = [e for e in proc.events if e.kind in DEADLY]
+    errors = [e for e in proc.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal") and not lived_on(e, proc)]
+    ending = deadly or [e for e in errors if e.attrs.get("traceback")] or errors
+    proc.ended_by = ending[-1] if ending else None
+    if proc.finished and proc.ended_by is not None and proc.exit is None and not deadly:
+        proc.ended_by = None

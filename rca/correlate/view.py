@@ -1,0 +1,34 @@
+"""What a detector or an edge builder looks at: everything correlate knows so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rca.correlate.clock import Clock
+from rca.correlate.identity import Identity
+from rca.correlate.progress import Proc
+from rca.model import Event, Reading
+
+
+@dataclass(frozen=True)
+class View:
+    """The folded events, the processes and the clock of one run."""
+
+    readings: list[Reading]
+    identity: Identity
+    clock: Clock
+    events: list[Event]
+    procs: dict[tuple, Proc]
+
+    def of(self, *kinds: str) -> list[Event]:
+        """The events of some kinds, in time order."""
+        return [e for e in self.events if e.kind in kinds]
+
+    def attempt(self, number: int) -> list[Proc]:
+        """The processes of one attempt."""
+        return [p for p in self.procs.values() if p.attempt == number]
+
+    @property
+    def ranked(self) -> list[Proc]:
+        """Processes that have a rank."""
+        return [p for p in self.procs.values() if p.rank is not None and not p.lent]

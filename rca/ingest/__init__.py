@@ -1,0 +1,1 @@
+"""Bytes to events: this room knows sources."""

@@ -1,0 +1,231 @@
+"""One physical line to a `Line`: peel what launchers put before it, then read its header.
+
+>>> line = parse("[default3]:2026-11-20 11:32:10,216 [rank3] INFO train: stage=train step=12 loss=0.31")
+>>> line.text, line.rank, line.local_rank, line.level, line.stage, line.step, line.stream
+('stage=train step=12 loss=0.31', 3, 3, 'info', 'train', 12, 'default3')
+>>> parse("[rank1]:   File 'train.py', line 3")[:4], parse("    return fn(step=3)").prefixed
+(("  File 'train.py', line 3", None, None, 1), False)
+
+The shapes are named here instead of being found by listing `formats/`: the first character decides which few are tried, and in which
+order (a c10d line before any bracket, a wrapper before a header), because a line must cost microseconds. A test sees to it that none
+is forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from rca.ingest.formats import HEAD, Line, Wrap, make
+from rca.ingest.formats import abort, c10d, header, heading, json_line, kernel, klog, launch, logfmt, nccl, nemo, ray, ray_core, slurm, tee
+from rca.ingest.formats.continued import is_body
+from rca.ingest.formats.progress import lead
+
+__all__ = ["Line", "parse", "pieces"]
+
+DEEPEST = 8  # wrappers around one line; four are seen in practice
+ANSI = re.compile(r"\x1b(?:\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
+#: What an indented line must begin with to be anything but the body of a message.
+INDENTED = frozenset("[(0123456789iI*=\x1b")
+DIGITS = "0123456789"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+PEELERS: dict[str, Callable[[str], tuple[str, Wrap] | None]] = {"[": tee.peel, "(": ray.peel, " ": launch.peel}
+PEELERS |= dict.fromkeys(DIGITS + LETTERS, launch.peel)
+#: A word at the start of a line that has no header at all is by far the most frequent; only such letters begin a level, month or tool.
+READERS: dict[str, tuple[Callable[[str], Line | None], ...]] = {
+    "{": (json_line.read,), "*": (abort.read, heading.read), "#": (heading.read,), "=": (heading.read,), "<": (kernel.read,), " ": (header.read,), "(": (header.read,), "-": (header.read, heading.read),
+}  # fmt: skip
+READERS |= dict.fromkeys(DIGITS, (header.read, kernel.read))
+READERS |= dict.fromkeys(LETTERS, ())
+for _letters, _reader in (("VDIWEFC", klog.read), ("s", slurm.read), ("tl", logfmt.read), ("JFMASONDjfmasond" + "klg", kernel.read)):
+    READERS |= {_letter: (*READERS[_letter], _reader) for _letter in _letters}
+#: Behind an opening bracket the second character decides.
+BRACKETS: dict[str, tuple[Callable[[str], Line | None], ...]] = dict.fromkeys(LETTERS + "<", (header.read,))
+BRACKETS |= dict.fromkeys("JFMASONDTW", (kernel.read, header.read)) | {" ": (kernel.read, header.read)}
+BRACKETS |= dict.fromkeys("EWFIDV", (c10d.read, kernel.read, header.read))
+BRACKETS |= dict.fromkeys(DIGITS, (ray_core.read, slurm.read, kernel.read, header.read)) | {"N": (nemo.read, kernel.read, header.read)}
+#: Words and shapes with which a header of an unknown logger begins when it does not begin with a time.
+BEGINS = re.compile(
+    r"(?:DEBUG|INFO|NOTICE|SUCCESS|WARN|ERROR|CRIT|FATAL|SEVERE|TRACE|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? |(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
+    r"|[A-Za-z_][\w.-]{0,60}+(?: \d{1,9})?[ :|-]{1,4}\[?(?:DEBUG\b|INFO\b|WARN|ERROR\b|CRIT|FATAL\b|\d{4}-\d\d-\d\d|\d\d-\d\d \d\d:|\d\d:\d\d:\d\d))",
+    re.ASCII,
+)
+#: Other scripts: only a month of another locale is looked for.
+OTHER = (kernel.read,)
+
+
+def parse(text: str) -> Line:
+    """Read one physical line (without its newline). Never raises; a line that no grammar knows is `plain` and keeps its text."""
+    if "\x1b" in text:
+        text = ANSI.sub("", text)
+    if "\r" in text:
+        text = pieces(text)[-1]
+    first = text[:1]
+    if first == " " or first == "\t":
+        bare = text.lstrip()
+        if bare[:1] not in INDENTED:
+            step = lead(bare) if bare[:4] == "Step" or bare[:4] == "step" else None
+            return make((text, None, None, None, None, None, None, None, None, step, "", "plain", False, None, None))
+    peeled = _peel(text, first)
+    return _read(text, first) if peeled is None else _merge(*peeled)
+
+
+def pieces(text: str) -> list[str]:
+    r"""The lines that share one physical line: behind carriage returns, and where a strong marker follows a progress bar.
+
+    Each piece keeps the wrappers at the start of the physical line, so that it stays in its stream. Progress bars that were
+    overwritten are dropped.
+
+    >>> pieces("[default0]:  5%|#    | 1/20\r ready[rank0]:[E1118 20:32:23.955028747 x.cpp:6] boom")
+    ['[default0]: ready', '[default0]:[rank0]:[E1118 20:32:23.955028747 x.cpp:6] boom']
+    >>> pieces("a\r"), pieces(""), pieces("[rank0]:[E1118 20:32:23.955028747 x.cpp:6] boom")
+    (['a'], [''], ['[rank0]:[E1118 20:32:23.955028747 x.cpp:6] boom'])
+    """
+    if "\r" not in text:
+        return _glued(text) if any(word in text for word in GLUE) else [text]
+    found: list[str] = []
+    start = _wrapped(text)
+    lead_in, parts = text[:start], [p for p in text[start:].split("\r") if p.strip()]
+    for part in parts:
+        found.extend(_glued(lead_in + part))
+    kept = [p for p in found[:-1] if not BAR.search(p)] + found[-1:]
+    return kept or [text.replace("\r", "")]
+
+
+#: Cheap test before MARKER, which then says where.
+GLUE = ("[rank", "pp:", "NCCL WARN", "slurmstepd", "Traceback (most recent call last)")
+MARKER = re.compile(
+    r"(?:\[rank\d{1,6}\]:)?\[[EWF](?:\d{3,4} \d\d:\d\d:\d\d\.\d{3,9})? [\w./+-]{1,120}pp:\d{1,6}\]|\[rank\d{1,6}\]: |slurmstepd(?:-[\w.-]{1,60})?: "
+    r"|Traceback \(most recent call last\)",
+    re.ASCII,
+)
+NCCL_HEAD = re.compile(
+    r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] )?[A-Za-z\d][\w.-]{0,60}:\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w./+-]{1,80}:\d{1,6} )?(?:\(\w{1,60}\) )?\Z", re.ASCII
+)
+BAR = re.compile(r"\d%\||\d(?:it|s|B|tok|ex)/s|/it[\],]")
+RECORDS = ("json", "journal", "logfmt")  # a marker inside such a record is part of a value
+NCCL_LONGEST = 200
+
+
+def _glued(text: str) -> list[str]:
+    """Split before every strong marker that stands behind something that is neither wrapper nor header."""
+    starts = [match.start() for match in MARKER.finditer(text)]
+    at = text.find("NCCL WARN")
+    while at > 0:
+        head = NCCL_HEAD.search(text, max(0, at - NCCL_LONGEST), at)
+        if head:
+            starts.append(head.start())
+        at = text.find("NCCL WARN", at + 1)
+    if not starts or parse(text).shape in RECORDS:
+        return [text]
+    begin = _wrapped(text)
+    cuts = [begin]
+    for start in sorted(starts):
+        if start <= cuts[-1]:
+            continue
+        before = text[cuts[-1] : start]
+        line = parse(before)
+        # Behind a header, a rank or a c10d prefix the marker is that line's own: "[rank3]: Traceback", "ERROR failed: Traceback".
+        if line.text.strip() and not MARKER.match(before) and not (line.prefixed and text.startswith("Traceback", start)):
+            cuts.append(start)
+    return [text[:begin] + text[a:b] for a, b in zip(cuts, [*cuts[1:], len(text)], strict=True)]
+
+
+def _peel(text: str, first: str) -> tuple[str, list[Wrap]] | None:
+    """The line without the wrappers at its start, and these, outermost first; None if there is none."""
+    if text[4:5] == "-" and text[10:11] != "T" or first == "[" and text[1:2] in DIGITS and "]<" not in text[:20]:
+        return None  # a time: by far the most frequent beginning
+    peeled = None
+    wraps: list[Wrap] = []
+    while first in PEELERS and (peeled := PEELERS[first](text)) is not None and len(wraps) < DEEPEST:
+        text, wrap = peeled
+        wraps.append(wrap)
+        first = text[:1]
+    return (text, wraps) if wraps else None
+
+
+def _wrapped(text: str) -> int:
+    """Where the wrappers of the line end; a rank prefix counts as part of what follows it."""
+    rest = text = text[: text.rfind(" [repeated ")] if " [repeated " in text else text
+    for _ in range(DEEPEST):
+        peeler = PEELERS.get(rest[:1])
+        peeled = peeler(rest) if peeler else None
+        if peeled is None or peeled[1].shape == "rank":
+            break
+        rest = peeled[0]
+    return len(text) - len(rest)
+
+
+def _read(text: str, first: str) -> Line:
+    """Read a line that no wrapper surrounds."""
+    if first == " " or first == "\t":
+        if text[:7] == "(AReaL)":
+            pass
+        elif text.lstrip()[:1] not in INDENTED:
+            return Line(text)
+    if text[:8] == "(AReaL) ":
+        line = header.read(text[8:])
+        return line._replace(shape="areal") if line is not None else Line(text[8:], shape="areal")
+    if " NCCL " in text and (line := nccl.read(text)) is not None:
+        return line
+    for read in READERS.get(first, OTHER) if first != "[" else BRACKETS.get(text[1:2], ()):
+        line = read(text)
+        if line is not None:
+            return _carried(text, line) if line.level is None and line.rank is None and line.shape == "header" else line
+    if first in LETTER_SET and BEGINS.match(text) and (line := header.read(text)) is not None:
+        return line
+    step = lead(text) if "tep" in text[:LEAD] or "teration" in text[:LEAD] else None
+    return make((text, None, None, None, None, None, None, None, None, step, "", "plain", False, None, None))
+
+
+LETTER_SET = frozenset(LETTERS)
+LEAD = 60
+
+
+def _carried(text: str, line: Line) -> Line:
+    """A line with nothing but a time: that may be syslog, or a carrier's time before a line with wrappers or a header of its own."""
+    if text[0] in DIGITS:
+        if not line.text and not (line.stamp and line.stamp.has_zone):
+            return Line(text)  # `uptime -s` and other output: a date is its content, not its time
+        if (syslog := kernel.read(text)) is not None:
+            return syslog
+    inner = line.text
+    first = inner[:1]
+    if first == "[" or first == "(" or first == "{":
+        peeled = _peel(inner, first)
+        found = _merge(*peeled) if peeled else _read(inner, first)
+        if found.shape != "plain":
+            extra = {**(found.extra or {}), "carrier": line.stamp} if line.stamp and found.stamp else found.extra
+            return found._replace(stamp=found.stamp or line.stamp, extra=extra)
+    return line
+
+
+def _merge(text: str, wraps: list[Wrap]) -> Line:
+    """Read the line inside and add what the wrappers told: a header knows the time best, a wrapper the process."""
+    line = _read(text, text[:1])
+    if line.shape == "plain" and len(wraps) == 1:
+        shape, stream, rank, local_rank, host, pid, actor, stamp, extra = wraps[0]
+        return make((text, stamp, None, rank, local_rank, host, pid, actor, None, line.step, stream, shape, False, None, extra))
+    rank, local_rank, host, pid, actor, stamp, extra = line.rank, line.local_rank, line.host, line.pid, None, line.stamp, line.extra
+    parts = []
+    for wrap in reversed(wraps):
+        # c10d's [Rank 3] is the rank in its group and [rank3]: before it the global one; a launcher's number yields to both.
+        if wrap.rank is not None and (rank is None or wrap.shape == "rank"):
+            rank = wrap.rank
+        local_rank = wrap.local_rank if local_rank is None else local_rank
+        host = host or wrap.host
+        pid = wrap.pid if pid is None else pid
+        actor = actor or wrap.actor
+        if wrap.stamp is not None:
+            if stamp is None:
+                stamp = wrap.stamp
+            else:
+                extra = {**(extra or {}), "carrier": wrap.stamp}
+        if wrap.extra:
+            extra = {**(extra or {}), **wrap.extra}
+        if wrap.stream:
+            parts.append(wrap.stream)
+    shape = line.shape if line.shape != "plain" else wraps[-1].shape
+    stream = "/".join(reversed(parts))
+    return make((line.text, stamp, line.level, rank, local_rank, host, pid, actor or line.actor, line.stage, line.step, stream, shape,
+                 line.prefixed, line.logger, extra))  # fmt: skip

@@ -1,0 +1,190 @@
+"""Files to readings: scan every byte, decode only the excerpts that matter, read their lines.
+
+The scan, the decoding and the reading of one file happen in one worker; what travels back is small and plain.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rca.ingest import excerpt
+from rca.ingest.engines import matcher as make_matcher
+from rca.ingest.line import pieces
+from rca.ingest.pool import scan_all
+from rca.ingest.reader import Reader
+from rca.ingest.scan import line_numbers, scan
+from rca.ingest.signatures import Signature, load
+from rca.ingest.sources import Source, list_sources, read_range
+from rca.model import Event, Mark, Reading
+
+LINE_CUT = 64 << 10  # characters of one line that are parsed; the rest of such a line is scanned all the same
+DOCUMENT_MAX = 1 << 20
+TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/[^/]+$")
+NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process|gpu)[._-]?(\d+)(?=[._-]|$)", re.I)
+GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|train(?:ing)?|run|all|merged)$", re.I)
+
+
+def ingest(paths: list[Path], *, workers: int | None = None, progress: Callable[[int, int], None] | None = None,
+           meanwhile: Callable[[], None] | None = None) -> tuple[list[Reading], dict[str, Source]]:  # fmt: skip
+    """Read everything below `paths`: one `Reading` per file, sorted by name, and the sources by name.
+
+    Raises RcaError for a path that does not exist.
+    """
+    sources = list_sources(paths)
+    signatures = load()
+    literals, by_literal = literal_table(signatures)
+    allowance = excerpt.share(sum(s.reason is None for s in sources))
+
+    def work(source: Source, engine: Any) -> dict[str, Any]:
+        return read_source(source, engine, by_literal, allowance)
+
+    results = scan_all(sources, work, lambda: make_matcher(literals), workers=workers, progress=progress, meanwhile=meanwhile)
+    readings = [reading(source, result) for source, result in zip(sources, results, strict=True)]
+    return readings, {s.name: s for s in sources}
+
+
+def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[list[Signature]]]:
+    """The distinct literals to scan for, and for each the signatures that it may mean."""
+    table: dict[str, list[Signature]] = {}
+    for signature in signatures:
+        for literal in signature.literals:
+            table.setdefault(literal.lower(), []).append(signature)
+    keys = sorted(table)
+    return [k.encode() for k in keys], [table[k] for k in keys]
+
+
+def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], allowance: int) -> dict[str, Any]:
+    """Scan and read one file; the result is plain values that `marshal` takes."""
+    result = scan(source, engine)
+    hits = sorted(result.hits, key=lambda h: h[1])
+    offsets = [offset for _, offset in hits]
+    reader = Reader(source.name)
+    size = result.decoded_size
+    if size <= DOCUMENT_MAX and (found := error_document(read_range(source, 0, size))):
+        at = (1, 0, found["raw"][:600])
+        document(reader, found, at, [s for i, _ in hits for s in by_literal[i]])
+    else:
+        for start, end in excerpt.regions(size, offsets, allowance):
+            _read_region(source, reader, start, end, size, hits, offsets, by_literal)
+    out = reader.finish()
+    out["scan"] = {"decoded": size, "truncated": result.truncated, "hits": sum(result.counts.values())}
+    if out["shape"] == "plain" and reader.shapes.get("error_json"):
+        out["shape"] = "error_json"
+    return out
+
+
+def _read_region(source: Source, reader: Reader, start: int, end: int, size: int, hits: list, offsets: list[int], by_literal: list) -> None:
+    """Decode one region, cut at line ends, and feed it line by line with the signatures found in each line."""
+    data = read_range(source, start, end - start)
+    if start:  # begin at a line; the part before belongs to a line that another excerpt may hold
+        cut = data.find(b"\n") + 1
+        data, start = data[cut:], start + cut
+    if end < size and b"\n" in data:
+        data = data[: data.rfind(b"\n") + 1]
+    number: int | None = 1 if start == 0 else None
+    position = 0
+    index = bisect_left(offsets, start)
+    while position < len(data):
+        stop = data.find(b"\n", position)
+        stop = len(data) if stop < 0 else stop
+        raw = data[position:min(stop, position + LINE_CUT)]
+        found: list[Signature] = []
+        while index < len(offsets) and offsets[index] < start + stop + 1:
+            if offsets[index] >= start + position:
+                found.extend(by_literal[hits[index][0]])
+            index += 1
+        text = raw.decode("utf-8", "replace")
+        if "\ufffd" in text:
+            reader.damaged += 1
+        if (found or "\r" in text) and not text.lstrip()[:1] == "{":  # a JSON line is one record, whatever is inside
+            for piece in pieces(text):
+                low = piece.lower()
+                reader.line(piece, number, start + position, [s for s in found if any(w.lower() in low for w in s.literals)])
+        else:
+            reader.line(text, number, start + position, found)
+        position = stop + 1
+        number = number + 1 if number is not None else None
+
+
+def error_document(data: bytes) -> dict[str, Any] | None:
+    """The content of a torchelastic `error.json`, recognised by its shape; None for anything else."""
+    if not data.lstrip()[:12].startswith(b'{"message"'):
+        return None
+    try:
+        loaded = json.loads(data)
+        message = loaded["message"]
+        extra = message.get("extraInfo", {}) if isinstance(message, dict) else loaded.get("extraInfo", {})
+        text = message["message"] if isinstance(message, dict) else message
+        stamp = extra.get("timestamp") or loaded.get("timestamp")
+        return {"text": str(text), "stack": str(extra.get("py_callstack") or ""), "epoch": int(stamp) if stamp else None,
+                "raw": data.decode("utf-8", "replace").split("\n", 1)[0]}  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def document(reader: Reader, found: dict[str, Any], at: tuple, signatures: list[Signature]) -> None:
+    """An error file is the worker's own traceback with an epoch time: the one place where torchrun states a zone."""
+    from rca.ingest.reader import Stream
+    from rca.ingest.times import Stamp
+
+    stream = reader.streams.setdefault("", Stream())
+    if found["epoch"]:
+        stream.stamp, reader.zoned = Stamp(found["epoch"] * 1_000_000_000, 500_000_000, True, True, False), True
+    trace = found["stack"] or f"Traceback (most recent call last):\n{found['text']}"
+    reader._embedded(stream, trace if found["stack"] else trace, at, signatures)
+    for event in reader.events:
+        event["attrs"]["document"] = True
+    reader.shapes["error_json"] = 1
+    reader.parsed = len(found["raw"])
+
+
+def named(name: str) -> dict[str, Any]:
+    """What a file's path says about its writer: attempt and local rank of a torchrun tree, a rank, or an actor's name.
+
+    >>> named("logs/none_ab12cd34/attempt_1/3/stderr.log")
+    {'tree': 'logs/none_ab12cd34', 'attempt': 1, 'local_rank': 3}
+    >>> named("worker_2.log"), named("engine_train-0.log"), named("console.n17.log")
+    ({'named_rank': 2}, {'actor': 'engine_train-0'}, {'tokens': ('n17',)})
+    """
+    if match := TREE.match(name):
+        return {"tree": match["tree"], "attempt": int(match["attempt"]), "local_rank": int(match["local_rank"])}
+    stem = name.rsplit("/", 1)[-1]
+    while "." in stem and re.fullmatch(r"(?:log|txt|out|err|jsonl?|gz|zst|xz|\d)", stem.rsplit(".", 1)[1]):
+        stem = stem.rsplit(".", 1)[0]
+    if match := NAMED_RANK.search(stem):
+        return {"named_rank": int(match[1])}
+    tokens = [t for t in stem.split(".") if t]
+    if len(tokens) > 1 and GENERIC.match(tokens[0]):
+        return {"tokens": tuple(tokens[1:])}
+    return {} if GENERIC.match(stem) or not stem else {"actor": stem}
+
+
+def reading(source: Source, result: Any) -> Reading:
+    """The nouns of what a worker reported about one file."""
+    if source.reason or not isinstance(result, dict):
+        reason = source.reason or (result[1] if isinstance(result, tuple | list) and len(result) > 1 else "the reader died")
+        return Reading(source.name, "skipped", source.size, 0, 0, source.size, reason)
+    size, scanned = source.size, result["scan"]
+    parsed = min(size, result["parsed"]) if source.compression is None else 0
+    events = tuple(Event(source=source.name, **event) for event in result["events"])
+    facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "zoned": result["zoned"]}
+    marks = tuple(Mark(*m[:6]) for s in result["streams"].values() for m in (s["first"], *s["steps"], s["last"]) if m)
+    return Reading(
+        source.name, result["shape"], size, parsed, size - parsed, 0, scanned["truncated"], result["damaged"],
+        facts=facts, events=events, marks=marks,
+    )  # fmt: skip
+
+
+def resolve_lines(sources: dict[str, Source], wanted: dict[str, list[int]]) -> dict[tuple[str, int], int]:
+    """Line numbers of the byte offsets that a report cites; files that are not cited are never counted."""
+    found: dict[tuple[str, int], int] = {}
+    for name, offsets in wanted.items():
+        ordered = sorted(set(offsets))
+        for offset, line in zip(ordered, line_numbers(sources[name], ordered), strict=True):
+            found[name, offset] = line
+    return found

@@ -1,0 +1,340 @@
+"""Lines to events: one pass over the decoded excerpts of one file.
+
+Several processes may write into one file (a `--tee` console, Ray, srun), so everything that spans lines - the context, a
+traceback in progress - is kept per *stream*. Context flows downwards: a line without its own time, rank or step has those of the
+line above it in its stream.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rca.ingest.blocks import child_failed, counters, stacks
+from rca.ingest.blocks.traceback import START, Raised, Traceback
+from rca.ingest.line import Line, parse
+from rca.ingest.signatures import Signature, best
+from rca.taxonomy import VICTIM_KINDS, Kind
+
+TEXT_CUT = 2000  # characters of a message that an event keeps
+RAW_CUT = 600  # characters of the raw line that travel with an event, more than a report cites
+FACT_LINES = 60  # a process says who it is in its first lines
+MARK_CUT = 200
+COLUMNS = {"path", "pid", "rank", "local_rank", "host", "gpu", "bus_id", "nic", "step", "stage", "group"}
+NUMBERS = {"pid", "rank", "local_rank", "gpu", "step", "exitcode", "signal"}
+FACTS = {
+    "host": re.compile(r"\b(?:hostname|host|node_name|nodename)\s*[=:]\s*'?([A-Za-z][\w.-]*)"),
+    "pid": re.compile(r"\bpid\s*[=:]\s*(\d+)"),
+    "rank": re.compile(r"\b(?:global_rank|rank)\s*[=:]\s*(\d+)", re.I),
+    "local_rank": re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I),
+    "world": re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=:]\s*(\d+)|\brank \d+ of (\d+)", re.I),
+}
+SERVES = re.compile(r"\b(?:ready|listening|serving|started|running)\b.{0,40}?:(\d{4,5})\b", re.I)
+THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
+SIGNAL_NAMES = {"SIGTERM": 15, "SIGKILL": 9, "SIGINT": 2, "SIGHUP": 1, "SIGQUIT": 3, "SIGSEGV": 11, "SIGABRT": 6, "SIGBUS": 7}
+#: Stage by the function that a traceback or stack passes through, outermost telling frame last.
+STAGE_FRAMES = (
+    ("save", re.compile(r"save|checkpoint_saver|write_checkpoint", re.I)),
+    ("load", re.compile(r"load_checkpoint|load_state|resume|restore|from_pretrained|\bload\b", re.I)),
+    ("init", re.compile(r"init_process_group|init_distributed|setup_dist|_rendezvous|next_rendezvous", re.I)),
+    ("eval", re.compile(r"evaluat|validat|eval_", re.I)),
+    ("weights_update", re.compile(r"update_weights|upload_weights|sync_weights|weight_sync", re.I)),
+    ("rollout", re.compile(r"rollout|generate_sequences|generate_batch", re.I)),
+    ("train", re.compile(r"train_step|train_epoch|training_step|train_loop|backward|train_batch", re.I)),
+)
+STAGE_OF_KIND = {Kind.SAVE_STARTED: "save", Kind.LOAD_STARTED: "load"}
+ENDS_STAGE = {Kind.SAVED: "save", Kind.LOADED: "load"}
+LEVELS = {"error": "error", "critical": "fatal", "fatal": "fatal"}
+
+
+class Stream:
+    """What is known about one writer at the current line."""
+
+    __slots__ = ("actor", "block", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "raw", "said_stage", "seq", "stage", "stamp", "step")
+
+    def __init__(self) -> None:
+        self.rank = self.local_rank = self.host = self.pid = self.actor = None
+        self.stage = self.step = self.stamp = self.first = self.last = None
+        self.said_stage = False
+        self.block: Any = None
+        self.heading: Any = None
+        self.lines: list[tuple] = []
+        self.raw: list[tuple] = []
+        self.facts: dict[str, Any] = {}
+        self.seq = 0
+
+
+class Reader:
+    """Reads the lines of one file in order; `finish` returns its events, marks, samples and facts as plain values."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.streams: dict[str, Stream] = {}
+        self.events: list[dict[str, Any]] = []
+        self.samples: list[tuple] = []
+        self.shapes: dict[str, int] = {}
+        self.zoned = False
+        self.parsed = self.damaged = 0
+
+    # -- one line ---------------------------------------------------------------------------------------------------
+
+    def line(self, text: str, number: int | None, offset: int, found: list[Signature]) -> None:
+        """Take one decoded line; `found` are the signatures whose literal the scanner saw in it."""
+        line = parse(text)
+        stream = self.streams.get(line.stream)
+        if stream is None:
+            stream = self.streams[line.stream] = Stream()
+        if line.shape != "plain":
+            self.parsed += len(text) + 1
+            self.shapes[line.shape] = self.shapes.get(line.shape, 0) + 1
+        at = (number, offset, text[:RAW_CUT])
+        if stream.block is not None and not self._continues(stream, line, at, found):
+            self._close(stream)
+        if stream.block is None:
+            self._context(stream, line, at, found)
+            self._open(stream, line, at, found)
+
+    def _context(self, stream: Stream, line: Line, at: tuple, hits: list[Signature]) -> None:
+        for name in ("rank", "local_rank", "host", "pid", "actor"):
+            value = getattr(line, name)
+            if value is not None:
+                setattr(stream, name, value)
+        if line.stamp is not None:
+            stream.stamp = line.stamp
+            self.zoned = self.zoned or line.stamp.has_zone
+        if line.stage is not None:
+            stream.stage, stream.said_stage = line.stage, True
+        elif line.step is not None and not stream.said_stage:
+            stream.stage = "train"
+        if line.step is not None:
+            stream.step = line.step
+        if line.prefixed or line.step is not None:
+            stream.seq += 1
+            self._mark(stream, line, at)
+        if stream.seq <= FACT_LINES and (served := SERVES.search(line.text)):
+            stream.facts.setdefault("ports", []).append(served[1])
+        if stream.seq <= FACT_LINES and not hits and ("rank" in line.text or "world" in line.text or "host" in line.text or "pid" in line.text):
+            found = {name: m for name, pattern in FACTS.items() if (m := pattern.search(line.text))}
+            # A process introduces itself with several facts in one line; a single `rank 3` may speak of anybody.
+            if len(found) > 1 or "world" in found:
+                for name, m in found.items():
+                    value = m[1] or m[m.lastindex or 1]
+                    stream.facts.setdefault(name, value if name == "host" else int(value))
+        ns = line.stamp.ns if line.stamp else (stream.stamp.ns if stream.stamp else None)
+        for subject, name, value in counters.samples(line.text):
+            self.samples.append((ns, line.host or stream.host, subject, name, value, *at))
+
+    def _mark(self, stream: Stream, line: Line, at: tuple) -> None:
+        mark = (line.stamp.ns if line.stamp else None, line.step, line.stage, at[0], at[1], at[2][:MARK_CUT], stream.seq)
+        stream.first = stream.first or mark
+        # One mark per step is enough to see progress; the last line is always kept as the sign of life.
+        if line.step is not None and (not stream.lines or stream.lines[-1][1] != line.step):
+            stream.lines.append(mark)
+        stream.last = mark
+
+    # -- blocks -----------------------------------------------------------------------------------------------------
+
+    def _open(self, stream: Stream, line: Line, at: tuple, found: list[Signature]) -> None:
+        text = line.text
+        if START in text:
+            stream.block, stream.raw = Traceback(), []
+            before, _, _ = text.partition(START)
+            if before.strip():  # "ERROR request failed Traceback ..." on one line
+                stream.heading = stream.heading or (before, at)
+            self._continues(stream, line._replace(text=START, prefixed=False), at, found)
+            return
+        if text.startswith(("Timeout (", "Fatal Python error:")) and (stacks.SCHEDULED.match(text) or stacks.FATAL.match(text)):
+            stream.block, stream.raw = stacks.Stacks(text), [(at, text, found)]
+            return
+        if child_failed.is_start(text) and not line.prefixed:
+            stream.block, stream.raw = child_failed.ChildFailed(), []
+            stream.block.feed(text)
+            if found:
+                self._signature(stream, line, at, found)
+            return
+        if line.extra and (trace := line.extra.get("exc")):
+            self._embedded(stream, str(trace), at, found)
+            return
+        if thread := THREAD.match(text):
+            stream.heading = (f"thread {thread[1]}", at)
+            return
+        if found and self._signature(stream, line, at, found):
+            return
+        if line.level in LEVELS:
+            self._emit(stream, Kind.LOGGED_ERROR, text, LEVELS[line.level], at)
+            stream.heading = (text, at)
+
+    def _continues(self, stream: Stream, line: Line, at: tuple, found: list[Signature]) -> bool:
+        block = stream.block
+        if isinstance(block, Traceback):
+            if not block.feed(line.text, prefixed=line.prefixed):
+                return False
+            stream.raw.append((at, line.text, found))
+            if "ChildFailedError" in line.text and block.ended:
+                # The launcher's own traceback is never the cause; the summary that is its message is a block of its own.
+                stream.block, stream.raw, stream.heading = child_failed.ChildFailed(), [], None
+                self._emit(stream, Kind.AGENT_REPORT, line.text, "error", at)
+            return True
+        if isinstance(block, stacks.Stacks):
+            if line.prefixed or not block.feed(line.text):
+                return False
+            stream.raw.append((at, line.text, found))
+            return True
+        if line.prefixed and line.stamp is not None:
+            return False
+        entry = block.feed(line.text)
+        if entry:
+            self._exit(stream, entry)
+        if child_failed.KEY.match(line.text) or child_failed.ENTRY.match(line.text):
+            stream.raw.append((at, line.text, found))
+        return True
+
+    def _close(self, stream: Stream) -> None:
+        block, stream.block = stream.block, None
+        if isinstance(block, Traceback):
+            self._raised(stream, block.finish(), stream.raw)
+            stream.heading = None
+        elif isinstance(block, stacks.Stacks):
+            at, text, found = stream.raw[0]
+            frames = block.main()
+            kind = Kind.STACK_DUMP if block.scheduled else Kind.FATAL_SIGNAL
+            everything = [f"{f} {n}" for _, frames_ in block.threads for f, _, n in frames_]
+            attrs = {"place": stacks.place(frames), "frames": frames[:12], "fatal": block.fatal, "loader": any("utils/data" in e for e in everything)}
+            self._emit(stream, kind, text, "info" if block.scheduled else "fatal", at, attrs=attrs)
+        elif block is not None:
+            if entry := block.finish():
+                self._exit(stream, entry)
+
+    def _exit(self, stream: Stream, entry: dict) -> None:
+        """An entry of torchrun's summary: a process ended; its traceback there is a reprint."""
+        code = entry["exitcode"]
+        wanted = ("exitcode", "time") if isinstance(entry.get("rank"), int) else ("exitcode",)
+        at = next((a for a, t, _ in stream.raw if re.match(r"\s*exitcode\s*:", t)), None) or stream.raw[0][0]
+        attrs = {k: entry[k] for k in (*wanted, "first", "traceback", "error_file") if k in entry}
+        attrs["signal"] = -code if code < 0 else None
+        ranks = {k: entry[k] for k in ("rank", "local_rank", "pid", "attempt") if isinstance(entry.get(k), int)}
+        text = f"rank {entry.get('rank')} on {entry.get('host')} ended with exit code {code}"
+        stamp = parse(f"{str(entry.get('time', '')).replace('_', ' ')} x").stamp
+        self._emit(stream, Kind.EXITED, text, "error", at, attrs=attrs, host=entry.get("host"), stamp=stamp, **ranks)
+        stream.raw = []
+
+    def _embedded(self, stream: Stream, trace: str, at: tuple, found: list[Signature]) -> None:
+        """A traceback inside one line (a JSON field, an error file): all its lines have that line's address."""
+        block, lines = Traceback(), []
+        for text in trace.split("\n"):
+            if not block.feed(text, prefixed=False):
+                break
+            lines.append((at, text, found))
+        self._raised(stream, block.finish(), lines)
+
+    def _raised(self, stream: Stream, chain: list[Raised], lines: list[tuple]) -> None:
+        """One traceback is one event; its kind is that of the oldest exception of the chain that a signature knows."""
+        if not chain:
+            return
+        found = list({s.id: s for _, _, sigs in lines for s in sigs}.values())
+        chosen, hit = chain[0], None
+        ranked = sorted(chain, key=lambda r: not r.worker)
+        for victims in (False, True):
+            for raised in ranked:
+                match = best(raised.text, [s for s in found if any(w.lower() in raised.text.lower() for w in s.literals)])
+                if match and (match[0].kind in VICTIM_KINDS) == victims and match[0].severity != "info":
+                    chosen, hit = raised, match
+                    break
+            if hit:
+                break
+        last = chain[-1]
+        if hit is None:
+            chosen = next((r for r in ranked if r.worker), chain[0])
+        kind = Kind(hit[0].kind) if hit else Kind.EXCEPTION
+        in_worker = any(r.worker for r in chain) or "DataLoader worker process" in last.message
+        thread = stream.heading[0][7:] if stream.heading and str(stream.heading[0]).startswith("thread ") else None
+        if in_worker and kind in (Kind.EXCEPTION, Kind.CORRUPT_DATA, Kind.SHAPE_MISMATCH, Kind.LOADER_WORKER_EXCEPTION):
+            kind = Kind.LOADER_WORKER_EXCEPTION
+        elif thread and kind is Kind.EXCEPTION:
+            kind = Kind.THREAD_EXCEPTION
+        at = next((a for p, (a, _, _) in enumerate(lines) if p == chosen.position), lines[-1][0])
+        frames = [tuple(f) for f in chosen.frames] or [tuple(f) for f in last.frames]
+        attrs: dict[str, Any] = {
+            "exception": chosen.type.rsplit(".", 1)[-1], "chain": [r.text[:300] for r in chain], "frames": frames[-12:],
+            "thread": thread, "loader": in_worker, "signature": hit[0].id if hit else None, "traceback": True,
+        }  # fmt: skip
+        fields = self._fields(hit, attrs) if hit else {}
+        if not stream.said_stage and "stage" not in fields:
+            fields["stage"] = stage_of([f for r in chain for f in r.frames]) or stream.stage
+        self._emit(stream, kind, chosen.text[:TEXT_CUT], "error", at, attrs=attrs, first=lines[0][0], **fields)
+
+    # -- single lines -----------------------------------------------------------------------------------------------
+
+    def _signature(self, stream: Stream, line: Line, at: tuple, found: list[Signature]) -> bool:
+        hit = best(line.text, found)
+        if hit is None:
+            return False
+        signature, _ = hit
+        attrs: dict[str, Any] = {"signature": signature.id}
+        fields = self._fields(hit, attrs)
+        kind = Kind(signature.kind)
+        if kind in STAGE_OF_KIND and not stream.said_stage:
+            stream.stage = STAGE_OF_KIND[kind]
+        self._emit(stream, kind, line.text[:TEXT_CUT], signature.severity, at, attrs=attrs, **fields)
+        if kind in ENDS_STAGE and not stream.said_stage:
+            stream.stage = "train" if stream.step is not None else None
+        if line.level in LEVELS:
+            stream.heading = (line.text, at)
+        return True
+
+    def _fields(self, hit: tuple[Signature, re.Match], attrs: dict[str, Any]) -> dict[str, Any]:
+        """Named groups of a match: columns of the event, or attributes."""
+        signature, match = hit
+        fields: dict[str, Any] = {}
+        for name, value in match.groupdict().items():
+            if value is None:
+                continue
+            number: Any = value
+            if name in NUMBERS:
+                number = SIGNAL_NAMES.get(value.replace("Signals.", ""), None) if not value.lstrip("-").isdigit() else int(value)
+            if name in COLUMNS and not (name in ("rank", "host", "local_rank") and signature.rank_of):
+                fields[name] = number
+            else:
+                attrs[f"{signature.rank_of}_{name}" if signature.rank_of and name in COLUMNS else name] = number
+        return fields
+
+    def _emit(self, stream: Stream, kind: Kind, text: str, severity: str, at: tuple, *, attrs: dict | None = None, stamp: Any = None, first: tuple | None = None, **fields: Any) -> None:
+        stamp = stamp or stream.stamp
+        event = {
+            "kind": str(kind), "text": text, "severity": severity, "time_ns": stamp.ns if stamp else None,
+            "time_error_ns": stamp.error_ns if stamp else 0, "time_assumed": bool(stamp and not stamp.has_zone),
+            "host": stream.host, "rank": stream.rank, "local_rank": stream.local_rank, "pid": stream.pid,
+            "actor": stream.actor, "stage": stream.stage, "step": stream.step, "line": at[0], "offset": at[1],
+            "attrs": {**(attrs or {}), "raw": at[2], "seq": stream.seq, "stream": None},
+        }  # fmt: skip
+        if first and first != at:
+            event["attrs"]["first"] = first
+        event.update({k: v for k, v in fields.items() if v is not None})
+        event["attrs"]["stream"] = next((k for k, s in self.streams.items() if s is stream), "")
+        self.events.append(event)
+
+    def finish(self) -> dict[str, Any]:
+        """Close what is open and hand over plain values (they travel between processes)."""
+        for stream in self.streams.values():
+            if stream.block is not None:
+                self._close(stream)
+        streams = {
+            key: {
+                "rank": s.rank, "local_rank": s.local_rank, "host": s.host, "pid": s.pid, "actor": s.actor, "facts": s.facts,
+                "first": s.first, "last": s.last, "steps": s.lines, "lines": s.seq, "stage": s.stage,
+            }
+            for key, s in self.streams.items()
+        }  # fmt: skip
+        shape = max(self.shapes, key=lambda k: (self.shapes[k], k)) if self.shapes else "plain"
+        return {"events": self.events, "streams": streams, "samples": self.samples, "shape": shape, "zoned": self.zoned, "parsed": self.parsed, "damaged": self.damaged}
+
+
+def stage_of(frames: list) -> str | None:
+    """The stage that a stack passes through: the innermost frame of the program that names one."""
+    for frame in reversed(frames):
+        if "site-packages" in frame[0] and "/torch/" in frame[0] and "serialization" not in frame[0]:
+            continue
+        for stage, pattern in STAGE_FRAMES:
+            if pattern.search(frame[2]) or (stage in ("save", "load") and "serialization" in frame[0] and pattern.search(frame[2])):
+                return stage
+    return None

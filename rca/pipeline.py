@@ -1,0 +1,109 @@
+"""The order of the stages, and the only place that knows it: bytes, events, graph, hypotheses, verdict, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rca.model import Event, Record, Run, Verdict
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of an analysis. `document` is the JSON report, `rca.report/1`."""
+
+    document: dict[str, Any]
+    run: Run
+    judged: Verdict
+    recognised: bool  # some input held evidence of a training run
+    incomplete: bool  # some input could not be read to its end
+
+    @property
+    def verdict(self) -> str:
+        return self.judged.verdict
+
+
+def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = None, workers: int | None = None,
+            progress: Callable[[int, int], None] | None = None) -> Report:  # fmt: skip
+    """Find the root cause of the run that left its files below `paths`.
+
+    Raises RcaError for a path that does not exist and for rules that are not valid.
+    """
+    began = time.monotonic()
+    given = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
+
+    from rca.rules.chain import load_rules
+
+    loaded = load_rules(rules)
+
+    from rca.ingest.read import ingest
+
+    readings, sources = ingest(given, workers=workers, progress=progress, meanwhile=_heavy_imports)
+
+    from rca.correlate import graph
+    from rca.correlate.correlate import correlate
+    from rca.report.document import document
+    from rca.rules.judge import judge
+
+    run = correlate(readings)
+    verdict = judge(run, loaded, graph.build(run.events, run.edges))
+    run, verdict = _with_lines(run, verdict, sources)
+    recognised = any(e.source for e in run.events) or any(r.format not in ("plain", "skipped") for r in run.readings)
+    incomplete = any(r.reason and r.reason not in HARMLESS for r in run.readings)
+    return Report(document(run, verdict, seconds=time.monotonic() - began, version=version()), run, verdict, recognised, incomplete)
+
+
+#: Skipping these loses no evidence: they are no logs.
+HARMLESS = frozenset({"binary", "empty"})
+
+
+def version() -> str:
+    """The installed version; `0+checkout` when run from a bare checkout."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("trainrca")
+    except PackageNotFoundError:
+        return "0+checkout"
+
+
+def _heavy_imports() -> None:
+    """Import what the later stages need while the workers scan."""
+    import networkx  # noqa: F401
+    import polars  # noqa: F401
+
+    from rca.correlate import correlate  # noqa: F401
+
+
+def _with_lines(run: Run, verdict: Verdict, sources: dict[str, Any]) -> tuple[Run, Verdict]:
+    """Count lines, but only in files that the report cites and only up to the last cited line."""
+    from rca.ingest.read import resolve_lines
+
+    cited = [e.record for h in verdict.hypotheses for e in h.evidence] + [r for e in run.events for r in e.records]
+    wanted: dict[str, list[int]] = {}
+    for record in cited:
+        if record.line is None:
+            wanted.setdefault(record.source, []).append(record.offset)
+    found = resolve_lines(sources, wanted)
+
+    def record(r: Record) -> Record:
+        return r if r.line is not None else r._replace(line=found.get((r.source, r.offset)))
+
+    def event(e: Event) -> Event:
+        line = e.line if e.line is not None or e.source is None else found.get((e.source, e.offset))
+        return e.but(line=line, also=tuple(record(r) for r in e.also))
+
+    by_id = {e.event_id: event(e) for e in run.events}
+    hypotheses = tuple(
+        replace(
+            h, event=by_id[h.event.event_id], symptom=by_id[h.symptom.event_id] if h.symptom else None,
+            evidence=tuple(v._replace(record=record(v.record), event=by_id[v.event.event_id]) for v in h.evidence),
+        )
+        for h in verdict.hypotheses
+    )  # fmt: skip
+    notes = tuple((text, by_id.get(e.event_id, e) if e else None) for text, e in run.notes)
+    return replace(run, events=tuple(by_id.values()), notes=notes), replace(verdict, hypotheses=hypotheses)

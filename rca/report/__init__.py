@@ -1,0 +1,1 @@
+"""Verdict to text: this room knows readers. One renderer per file."""

@@ -1,0 +1,187 @@
+"""Weigh what was found: log-odds, upstream causes explain downstream ones away, and `unknown` competes.
+
+Each hypothesis has a sum in nats: the log-odds of its class's base rate against `unknown`, the worth of every link that is there, the
+worth of every link that is not there although it could have been seen, and a few terms that hold for all rules alike (below). Confidence is
+its share of the exponentials. Nothing is added for shouting first or loudest.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rca.model import Event, Evidence, Hypothesis, Missing, Run, Verdict
+from rca.rules.chain import Rule
+from rca.rules.match import Match, matches
+from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+FAILED_FROM = 0.5  # a verdict of `failed` needs a first hypothesis of at least this confidence
+UNKNOWN_LOGIT = 1.5  # a failure that nobody logged is as likely as a latent guess with a usual prior
+EXPLAINED = -4.0  # an event that another hypothesis's cause brought about is hardly a root itself
+LATER = -1.2  # of two failures without a known mechanism between them, the later one is less likely the first
+SURVIVED = -3.5  # the process wrote on after it
+OTHER_ATTEMPT = -1.0  # the job had already failed in an earlier attempt
+TEMPERATURE = 1.25  # how much the sums overstate: fitted on labelled runs, see docs/measurements.md
+MARGIN_NS = 2_000_000_000  # failures closer than this are not ordered
+SHOWN = 5
+
+
+@lru_cache
+def priors() -> dict[str, float]:
+    """Base rates by cause class, from `priors.toml`."""
+    return dict(tomllib.loads((Path(__file__).parent / "priors.toml").read_text("utf-8"))["share"])
+
+
+def prior(cause: str) -> float:
+    """Log-odds of a class against `unknown` before any evidence."""
+    rates = priors()
+    return math.log(rates.get(cause, rates["default"]) / rates["unknown"])
+
+
+def judge(run: Run, rules: tuple[Rule, ...], graph: nx.DiGraph) -> Verdict:
+    """The verdict on a run with its hypotheses, most likely first."""
+    if run.outcome == "finished":
+        return Verdict("healthy", (), 0.0, "The run finished; nothing failed.")
+    weighed = [(m, *_weigh(m, run)) for rule in rules for m in matches(rule, run, graph)]
+    weighed = _explain_away(weighed, graph)
+    best: dict[str, tuple[Match, float, list[str]]] = {}
+    for match, logit, why in sorted(weighed, key=_sort):
+        # Matches of one class are one hypothesis: the best placed names it, a longer chain outranks a shorter one at the same cause.
+        best.setdefault(match.cause_class, (match, logit, why))
+    ordered = sorted(best.values(), key=_sort)
+    shares = [math.exp(logit / TEMPERATURE) for _, logit, _ in ordered]
+    unknown = math.exp(UNKNOWN_LOGIT / TEMPERATURE)
+    total = sum(shares) + unknown
+    hypotheses = tuple(_hypothesis(m, logit, why, run, graph, share / total) for (m, logit, why), share in zip(ordered, shares, strict=True))
+    shown = tuple(h for h in hypotheses[:SHOWN] if h.confidence >= 0.01) or hypotheses[:1]
+    rest = 1.0 - sum(h.confidence for h in shown)
+    if not shown or shown[0].confidence < FAILED_FROM:
+        return Verdict("inconclusive", shown, round(rest, 6), _undecided(run, shown))
+    return Verdict("failed", shown, round(rest, 6), f"{shown[0].summary}")
+
+
+def _sort(item: tuple[Match, float, list[str]]) -> tuple:
+    match, logit, _ = item
+    time = match.cause.time_ns if match.cause.time_ns is not None else 2**62
+    return (-round(logit, 6), -len(match.found), match.cause.attempt or 0, time, match.cause.event_id, match.rule.id)
+
+
+def _weigh(match: Match, run: Run) -> tuple[float, list[str]]:
+    """The sum of one match before hypotheses are compared, with its terms in words."""
+    terms = [(f"base rate of {match.cause_class}", prior(match.cause_class)), *match.terms()]
+    cause = match.cause
+    proc = run.processes.get((cause.attempt or 0, cause.rank if cause.rank is not None else cause.actor)) or {}
+    if cause.attrs.get("lived_on") and not match.rule.survivable:
+        terms.append(("the process went on after it", SURVIVED))
+    if cause.attrs.get("foreign"):
+        terms.append(("the process belongs to nobody of this job", EXPLAINED - 2))
+    if proc.get("finished") and not match.rule.survivable:
+        terms.append(("the process finished its work", SURVIVED))
+    return sum(worth for _, worth in terms), [f"{worth:+.1f} {name}" for name, worth in terms]
+
+
+def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: nx.DiGraph) -> list[tuple[Match, float, list[str]]]:
+    """Lower every hypothesis whose cause another one's cause brought about, or that clearly came later."""
+    import networkx as nx
+
+    upstream: dict[int, set[int]] = {}
+    ids = {m.cause.event_id for m, _, _ in weighed}
+    strength = {i: max(logit for m, logit, _ in weighed if m.cause.event_id == i) for i in ids}
+    for i in sorted(ids):
+        upstream[i] = nx.ancestors(graph, i) & ids if i in graph else set()
+    firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
+    first = min(firm, key=lambda e: (e.attempt or 0, e.time_ns or 0), default=None)
+    out = []
+    for match, logit, why in weighed:
+        cause = match.cause
+        own = {e.event_id for e in match.found.values()}
+        causes = [i for i in upstream[cause.event_id] - own if strength[i] > UNKNOWN_LOGIT - 0.5 and cause.event_id not in upstream[i]]
+        if causes:
+            logit, why = logit + EXPLAINED, [*why, f"{EXPLAINED:+.1f} an earlier event explains it"]
+        elif first is not None and first.event_id != cause.event_id and cause.time_ns is not None:
+            if (cause.attempt or 0) > (first.attempt or 0):
+                logit, why = logit + OTHER_ATTEMPT, [*why, f"{OTHER_ATTEMPT:+.1f} the job had failed in an earlier attempt"]
+            elif cause.time_ns - (first.time_ns or 0) > MARGIN_NS + cause.time_error_ns + first.time_error_ns:
+                logit, why = logit + LATER, [*why, f"{LATER:+.1f} another failure came before it"]
+        out.append((match, logit, why))
+    return out
+
+
+def _hypothesis(match: Match, logit: float, why: list[str], run: Run, graph: nx.DiGraph, confidence: float) -> Hypothesis:
+    cause, rule = match.cause, match.rule
+    symptom = _symptom(match, run, graph)
+    evidence = tuple(_evidence(match))
+    missing = tuple(Missing(c["what"], c["how"]) for c in rule.collect)
+    entity = {name: getattr(cause, name) for name in ("host", "role", "rank", "gpu", "bus_id", "nic", "pid", "path", "group")}
+    return Hypothesis(
+        match.cause_class, rule.id, rule.title, summary(match.cause_class, rule, cause, symptom), round(logit, 4), cause, round(confidence, 4),
+        inferred=rule.cause_link.latent and cause.source is None, entity=entity, symptom=symptom, evidence=evidence, missing=missing,
+        remedy=_remedy(rule, cause), why=tuple(why),
+    )  # fmt: skip
+
+
+def _remedy(rule: Rule, cause: Event) -> dict:
+    remedy = rule.remedy
+    cordon = [cause.host] if remedy.get("cordon") and cause.host else []
+    return {"action": remedy["action"], "text": remedy.get("text", ""), "retryable": bool(remedy.get("retryable", False)), "cordon": cordon}
+
+
+def summary(cause_class: str, rule: Rule, cause: Event, symptom: Event | None) -> str:
+    """One or two sentences for a tired person: what broke, where, when, and how it surfaced."""
+    where = " ".join(p for p in (f"rank {cause.rank}" if cause.rank is not None else cause.actor or "", f"on {cause.host}" if cause.host else "") if p)
+    when = f"at step {cause.step}" if cause.step is not None else (f"during {cause.stage}" if cause.stage else "")
+    first = cause.text.split("\n", 1)[0][:160]
+    text = f"{rule.title} ({cause_class})" + (f": {where}" if where else "") + (f" {when}" if when else "") + f": {first}"
+    if symptom is not None and symptom.event_id != cause.event_id and (symptom.rank != cause.rank or symptom.ranks):
+        others = f"{len(symptom.ranks)} other ranks" if len(symptom.ranks) > 1 else f"rank {symptom.rank}" if symptom.rank is not None else "elsewhere"
+        text += f". It surfaced on {others} as: {symptom.text.splitlines()[0][:100]}"
+    return text
+
+
+def _symptom(match: Match, run: Run, graph: nx.DiGraph) -> Event | None:
+    """What was printed in the end: the chain's symptom, else the loudest effect of the cause."""
+    linked = [match.found[link.name] for link in match.rule.links if link.role == "symptom" and link.name in match.found]
+    if linked:
+        return linked[0]
+    by_id = {e.event_id: e for e in run.events}
+    effects = [by_id[i] for i in graph.successors(match.cause.event_id)] if match.cause.event_id in graph else []
+    loud = [e for e in effects if e.kind in VICTIM_KINDS and e.kind not in QUIET_KINDS and e.kind != Kind.AGENT_STOPS_SIBLING]
+    return min(loud, key=lambda e: (e.kind == Kind.AGENT_REPORT, e.time_ns or 2**62, e.event_id)) if loud else match.cause
+
+
+def _evidence(match: Match) -> list[Evidence]:
+    """The lines that prove each link, the link's own first; at most two per event."""
+    found: list[Evidence] = []
+    for link in match.rule.links:
+        event = match.found.get(link.name)
+        if event is not None:
+            found += [Evidence(record, event.kind, link.role, event) for record in event.records[:2]]
+    unique = {(e.record.source, e.record.offset, e.link): e for e in found}
+    return list(unique.values())
+
+
+def _undecided(run: Run, shown: tuple[Hypothesis, ...]) -> str:
+    """What an inconclusive verdict says: what is known, and what to collect."""
+    if not run.readings or run.outcome == "unknown":
+        return "Nothing in these files says that the run failed, and nothing says that it finished."
+    if run.outcome == "cut":
+        return "Every log ends in the middle at the same moment and no line says why; collect the host's and the scheduler's record of that time."
+    guess = f" The best guess is {shown[0].cause} ({shown[0].confidence:.0%})." if shown else ""
+    lack = f" {run.missing[0].what}." if run.missing else ""
+    return f"The run failed, but these files do not hold the cause.{guess}{lack}"
+
+
+def with_lines(hypothesis: Hypothesis, resolve: dict) -> Hypothesis:
+    """The hypothesis with the line numbers of its evidence filled in."""
+    evidence = tuple(
+        e._replace(record=e.record._replace(line=e.record.line if e.record.line is not None else resolve.get((e.record.source, e.record.offset))))
+        for e in hypothesis.evidence
+    )
+    return replace(hypothesis, evidence=evidence)
