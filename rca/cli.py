@@ -82,14 +82,26 @@ def main(argv: list[str] | None = None) -> int:
 
             to_stdout(f"rca {version()}\n")
             return OK
-        import typer
-
-        # `standalone_mode=False`: errors come here, and what a command returns is the exit code.
-        return int(typer.main.get_command(app()).main(args, prog_name="rca", standalone_mode=False) or OK)
+        return _run(args)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
         return _explain(error)
+
+
+def _run(args: list[str]) -> int:
+    """Parse and run a command; what it returns is the exit code.
+
+    typer's own `main` is passed by: it turns a broken pipe anywhere in the analyzer into exit code 1, which here means a violated policy.
+    """
+    import typer
+
+    command = typer.main.get_command(app())
+    try:
+        with command.make_context("rca", list(args)) as context:
+            return int(command.invoke(context) or OK)
+    except typer.Exit as done:
+        return done.exit_code
 
 
 def app() -> Any:
@@ -120,7 +132,9 @@ def app() -> Any:
     @cli.command(help=ANALYZE_HELP)
     def analyze(
         paths: Paths,
-        format: Annotated[str | None, typer.Option("--format", metavar="NAME", help="text, json or markdown; else the suffix of -o decides, else text.")] = None,
+        format: Annotated[
+            str | None, typer.Option("--format", metavar="NAME", help="text, json or markdown; else the suffix of -o decides, else text.")
+        ] = None,
         output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE, whole or not at all.")] = None,
         rules: Rules = None,
     ) -> int:

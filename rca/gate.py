@@ -173,10 +173,11 @@ def _words(text: str, hosts: set[str]) -> str:
     return " ".join([w for w in " ".join(words).split() if w not in _CALENDAR][:FINGERPRINT_WORDS])
 
 
-_CALENDAR = frozenset(
-    "jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun january february march april june july august september october november "
-    "december monday tuesday wednesday thursday friday saturday sunday am pm utc gmt cet cest est edt pst pdt".split()
-)
+_CALENDAR = frozenset((
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mon", "tue", "wed", "thu", "fri", "sat", "sun", "january",
+    "february", "march", "april", "june", "july", "august", "september", "october", "november", "december", "monday", "tuesday", "wednesday",
+    "thursday", "friday", "saturday", "sunday", "am", "pm", "utc", "gmt", "cet", "cest", "est", "edt", "pst", "pdt",
+))  # fmt: skip
 
 
 def _table(value: Any, name: str, where: str) -> dict[str, Any]:

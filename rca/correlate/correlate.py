@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from rca import discover
+from rca.correlate import address
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
 from rca.correlate import edges as edge_folder
-from rca.correlate import exits, fold, identity, outcome, progress
+from rca.correlate import exits, fold, identity, kernel, outcome, progress
 from rca.correlate.edges import host as host_edges
+from rca.correlate.edges import rpc
 from rca.correlate.view import View
 from rca.model import Event, Missing, Reading, Run, event_schema
 from rca.taxonomy import Kind
@@ -18,6 +21,7 @@ from rca.taxonomy import Kind
 if TYPE_CHECKING:
     import polars as pl
 
+NON_FINITE = re.compile(r"[+-]?(?:nan|inf)", re.I)
 KERNEL_SHAPES = ("kernel", "dmesg", "journal", "syslog")
 
 
@@ -26,7 +30,7 @@ def correlate(readings: list[Reading]) -> Run:
     who = identity.resolve(readings)
     stated = [e for r in readings for e in r.events]
     clock = clocks.estimate(who, stated)
-    events = fold.merge_copies(fold.settle(stated, who, clock))
+    events = kernel.join_oom(fold.merge_copies(fold.settle(stated, who, clock)))
     events = fold.fold(exits.interpret(events))
     procs = progress.processes(who, events, clock)
     view = View(readings, who, clock, _annotated(View(readings, who, clock, events, procs)), procs)
@@ -50,7 +54,11 @@ def _annotated(view: View) -> list[Event]:
         stranger = event.kind == Kind.KILLED_BY_KERNEL and host_edges.foreign(event, view) is True
         told = event.kind == Kind.EXITED and proc is not None and proc.ended_by is not None and proc.ended_by.event_id != event.event_id
         extra = {k: True for k, v in (("lived_on", lived), ("foreign", stranger), ("told", told)) if v}
+        if value := event.attrs.get("value"):
+            extra["own"] = "non_finite" if NON_FINITE.match(str(value)) else "finite"
         event = event.but(attrs={**event.attrs, **extra}) if extra else event
+        event = rpc.about(event, view) if event.kind in rpc.ABOUT_CALLEE else event
+        event = address.about(event, view) if event.kind == Kind.RENDEZVOUS_UNREACHABLE else event
         out.append(_placed(event, proc) if proc is not None else event)
     return out
 

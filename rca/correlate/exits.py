@@ -49,7 +49,7 @@ def interpret(events: list[Event]) -> list[Event]:
             continue
         code = event.attrs.get("exitcode")
         signal = event.attrs.get("signal") or signal_of(code)
-        by_agent = event.pid in stopped or signal == SIGTERM or (signal == SIGKILL and agent_signalled)
+        by_agent = signal == SIGTERM or (signal is not None and event.pid in stopped) or (signal == SIGKILL and agent_signalled)
         attrs = {**event.attrs, "signal": signal, "by_agent": by_agent}
         out.append(event.but(attrs=attrs, severity="info" if by_agent else "error"))
         if signal is None or by_agent:

@@ -139,7 +139,7 @@ def fold(events: list[Event]) -> list[Event]:
     out: list[Event] = []
     for lists in by_text.values():
         for group in lists:
-            many = group[0].kind in VICTIM_KINDS or group[0].kind in QUIET_KINDS or len(group) > 64
+            many = group[0].kind in VICTIM_KINDS or group[0].kind in QUIET_KINDS - {Kind.STACK_DUMP} or len(group) > 64
             out += [_across(group)] if many and len(group) >= FOLD_FROM else group
     return [e.but(event_id=i) for i, e in enumerate(sorted(out, key=_order))]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import islice
 
 from rca.ingest.formats import HEAD, Line, Wrap, make
 from rca.ingest.formats import abort, c10d, header, heading, json_line, kernel, klog, launch, logfmt, nccl, nemo, ray, ray_core, slurm, tee
@@ -29,7 +30,7 @@ ANSI = re.compile(r"\x1b(?:\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(
 INDENTED = frozenset("[(0123456789iI*=\x1b")
 DIGITS = "0123456789"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
-PEELERS: dict[str, Callable[[str], tuple[str, Wrap] | None]] = {"[": tee.peel, "(": ray.peel, " ": launch.peel}
+PEELERS: dict[str, Callable[[str], tuple[str, Wrap] | None]] = {"[": tee.peel, "(": ray.peel, " ": launch.peel, "{": json_line.peel}
 PEELERS |= dict.fromkeys(DIGITS + LETTERS, launch.peel)
 #: A word at the start of a line that has no header at all is by far the most frequent; only such letters begin a level, month or tool.
 READERS: dict[str, tuple[Callable[[str], Line | None], ...]] = {
@@ -42,11 +43,11 @@ for _letters, _reader in (("VDIWEFC", klog.read), ("s", slurm.read), ("tl", logf
 #: Behind an opening bracket the second character decides.
 BRACKETS: dict[str, tuple[Callable[[str], Line | None], ...]] = dict.fromkeys(LETTERS + "<", (header.read,))
 BRACKETS |= dict.fromkeys("JFMASONDTW", (kernel.read, header.read)) | {" ": (kernel.read, header.read)}
-BRACKETS |= dict.fromkeys("EWFIDV", (c10d.read, kernel.read, header.read))
+BRACKETS |= dict.fromkeys("EWFIDV", (c10d.read, nemo.read, kernel.read, header.read))
 BRACKETS |= dict.fromkeys(DIGITS, (ray_core.read, slurm.read, kernel.read, header.read)) | {"N": (nemo.read, kernel.read, header.read)}
 #: Words and shapes with which a header of an unknown logger begins when it does not begin with a time.
 BEGINS = re.compile(
-    r"(?:DEBUG|INFO|NOTICE|SUCCESS|WARN|ERROR|CRIT|FATAL|SEVERE|TRACE|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? |(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
+    r"(?:(?:global_)?rank[=:]?\d|DEBUG|INFO|NOTICE|SUCCESS|WARN|ERROR|CRIT|FATAL|SEVERE|TRACE|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? |(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
     r"|[A-Za-z_][\w.-]{0,60}+(?: \d{1,9})?[ :|-]{1,4}\[?(?:DEBUG\b|INFO\b|WARN|ERROR\b|CRIT|FATAL\b|\d{4}-\d\d-\d\d|\d\d-\d\d \d\d:|\d\d:\d\d:\d\d))",
     re.ASCII,
 )
@@ -83,13 +84,18 @@ def pieces(text: str) -> list[str]:
     """
     if "\r" not in text:
         return _glued(text) if any(word in text for word in GLUE) else [text]
-    found: list[str] = []
+    if "\x1b" in text:
+        text = ANSI.sub("", text)
     start = _wrapped(text)
-    lead_in, parts = text[:start], [p for p in text[start:].split("\r") if p.strip()]
-    for part in parts:
-        found.extend(_glued(lead_in + part))
-    kept = [p for p in found[:-1] if not BAR.search(p)] + found[-1:]
-    return kept or [text.replace("\r", "")]
+    lead_in = text[:start]
+    parts = [part for part in text[start:].split("\r") if part and not part.isspace()]
+    found: list[str] = []
+    for number, part in enumerate(parts, 1):
+        if any(word in part for word in GLUE):
+            found.extend(_glued(lead_in + part))
+        elif number == len(parts) or not BAR.search(part, 0, HEAD):
+            found.append(lead_in + part)
+    return found or [text.replace("\r", "")]
 
 
 #: Cheap test before MARKER, which then says where.
@@ -103,21 +109,26 @@ NCCL_HEAD = re.compile(
     r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] )?[A-Za-z\d][\w.-]{0,60}:\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w./+-]{1,80}:\d{1,6} )?(?:\(\w{1,60}\) )?\Z", re.ASCII
 )
 BAR = re.compile(r"\d%\||\d(?:it|s|B|tok|ex)/s|/it[\],]")
+MOST_PIECES = 64
 RECORDS = ("json", "journal", "logfmt")  # a marker inside such a record is part of a value
 NCCL_LONGEST = 200
 
 
 def _glued(text: str) -> list[str]:
     """Split before every strong marker that stands behind something that is neither wrapper nor header."""
-    starts = [match.start() for match in MARKER.finditer(text)]
+    starts = [match.start() for match in islice(MARKER.finditer(text), MOST_PIECES)]
     at = text.find("NCCL WARN")
-    while at > 0:
-        head = NCCL_HEAD.search(text, max(0, at - NCCL_LONGEST), at)
-        if head:
+    for _ in range(MOST_PIECES):
+        if at <= 0:
+            break
+        if head := NCCL_HEAD.search(text, max(0, at - NCCL_LONGEST), at):
             starts.append(head.start())
         at = text.find("NCCL WARN", at + 1)
     if not starts or parse(text).shape in RECORDS:
         return [text]
+    if "\x1b" in text:
+        plain = _glued(ANSI.sub("", text))
+        return plain if len(plain) > 1 else [text]
     begin = _wrapped(text)
     cuts = [begin]
     for start in sorted(starts):
@@ -125,15 +136,15 @@ def _glued(text: str) -> list[str]:
             continue
         before = text[cuts[-1] : start]
         line = parse(before)
-        # Behind a header, a rank or a c10d prefix the marker is that line's own: "[rank3]: Traceback", "ERROR failed: Traceback".
-        if line.text.strip() and not MARKER.match(before) and not (line.prefixed and text.startswith("Traceback", start)):
+        # Behind nothing but a header or a rank the marker is that line's own, and a traceback also belongs to what announces it.
+        if line.text.strip() and not (line.prefixed and text.startswith("Traceback", start)):
             cuts.append(start)
     return [text[:begin] + text[a:b] for a, b in zip(cuts, [*cuts[1:], len(text)], strict=True)]
 
 
 def _peel(text: str, first: str) -> tuple[str, list[Wrap]] | None:
     """The line without the wrappers at its start, and these, outermost first; None if there is none."""
-    if text[4:5] == "-" and text[10:11] != "T" or first == "[" and text[1:2] in DIGITS and "]<" not in text[:20]:
+    if first in DIGITS and text[4:5] == "-" and text[10:11] != "T" or first == "[" and text[1:2] in DIGITS and "]<" not in text[:20]:
         return None  # a time: by far the most frequent beginning
     peeled = None
     wraps: list[Wrap] = []
@@ -156,8 +167,8 @@ def _wrapped(text: str) -> int:
     return len(text) - len(rest)
 
 
-def _read(text: str, first: str) -> Line:
-    """Read a line that no wrapper surrounds."""
+def _read(text: str, first: str, depth: int = 0) -> Line:
+    """Read a line that no wrapper surrounds; `depth` counts the carriers around it."""
     if first == " " or first == "\t":
         if text[:7] == "(AReaL)":
             pass
@@ -171,18 +182,20 @@ def _read(text: str, first: str) -> Line:
     for read in READERS.get(first, OTHER) if first != "[" else BRACKETS.get(text[1:2], ()):
         line = read(text)
         if line is not None:
-            return _carried(text, line) if line.level is None and line.rank is None and line.shape == "header" else line
+            return _carried(text, line, depth) if line.level is None and line.rank is None and line.shape == "header" else line
     if first in LETTER_SET and BEGINS.match(text) and (line := header.read(text)) is not None:
-        return line
+        return _carried(text, line, depth) if line.level is None and line.rank is None else line
     step = lead(text) if "tep" in text[:LEAD] or "teration" in text[:LEAD] else None
     return make((text, None, None, None, None, None, None, None, None, step, "", "plain", False, None, None))
 
 
+CARRIED = frozenset("[({")  # with these a line begins that a carrier's time stands before
+NO_INNER = ("plain", "srun", "kaggle")  # "3: " behind a time is no label
 LETTER_SET = frozenset(LETTERS)
 LEAD = 60
 
 
-def _carried(text: str, line: Line) -> Line:
+def _carried(text: str, line: Line, depth: int) -> Line:
     """A line with nothing but a time: that may be syslog, or a carrier's time before a line with wrappers or a header of its own."""
     if text[0] in DIGITS:
         if not line.text and not (line.stamp and line.stamp.has_zone):
@@ -191,18 +204,19 @@ def _carried(text: str, line: Line) -> Line:
             return syslog
     inner = line.text
     first = inner[:1]
-    if first == "[" or first == "(" or first == "{":
+    if depth < DEEPEST and (first in CARRIED or " NCCL " in inner or inner[1:2].isdecimal()):
         peeled = _peel(inner, first)
-        found = _merge(*peeled) if peeled else _read(inner, first)
-        if found.shape != "plain":
-            extra = {**(found.extra or {}), "carrier": line.stamp} if line.stamp and found.stamp else found.extra
-            return found._replace(stamp=found.stamp or line.stamp, extra=extra)
+        found = _merge(*peeled, depth + 1) if peeled else _read(inner, first, depth + 1)
+        if found.shape in NO_INNER:
+            return line
+        extra = {**(found.extra or {}), "carrier": line.stamp} if line.stamp and found.stamp else found.extra
+        return found._replace(stamp=found.stamp or line.stamp, extra=extra)
     return line
 
 
-def _merge(text: str, wraps: list[Wrap]) -> Line:
+def _merge(text: str, wraps: list[Wrap], depth: int = 0) -> Line:
     """Read the line inside and add what the wrappers told: a header knows the time best, a wrapper the process."""
-    line = _read(text, text[:1])
+    line = _read(text, text[:1], depth)
     if line.shape == "plain" and len(wraps) == 1:
         shape, stream, rank, local_rank, host, pid, actor, stamp, extra = wraps[0]
         return make((text, stamp, None, rank, local_rank, host, pid, actor, None, line.step, stream, shape, False, None, extra))

@@ -25,7 +25,7 @@ from rca.model import Event, Mark, Reading
 LINE_CUT = 64 << 10  # characters of one line that are parsed; the rest of such a line is scanned all the same
 DOCUMENT_MAX = 1 << 20
 TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/[^/]+$")
-NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process|gpu)[._-]?(\d+)(?=[._-]|$)", re.I)
+NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process)[._-]?(\d+)(?=[._-]|$)", re.I)
 GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|train(?:ing)?|run|all|merged)$", re.I)
 
 
@@ -156,11 +156,11 @@ def named(name: str) -> dict[str, Any]:
     stem = name.rsplit("/", 1)[-1]
     while "." in stem and re.fullmatch(r"(?:log|txt|out|err|jsonl?|gz|zst|xz|\d)", stem.rsplit(".", 1)[1]):
         stem = stem.rsplit(".", 1)[0]
+    tokens = [t for t in stem.split(".") if t]
+    if len(tokens) > 1 and GENERIC.match(tokens[0]) and not re.fullmatch(r"(?:global_?)?rank[._-]?\d+", tokens[1], re.I):
+        return {"tokens": tuple(tokens[1:])}  # a console is named after its host, whatever that looks like
     if match := NAMED_RANK.search(stem):
         return {"named_rank": int(match[1])}
-    tokens = [t for t in stem.split(".") if t]
-    if len(tokens) > 1 and GENERIC.match(tokens[0]):
-        return {"tokens": tuple(tokens[1:])}
     return {} if GENERIC.match(stem) or not stem else {"actor": stem}
 
 

@@ -30,6 +30,7 @@ FACTS = {
     "world": re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=:]\s*(\d+)|\brank \d+ of (\d+)", re.I),
 }
 SERVES = re.compile(r"\b(?:ready|listening|serving|started|running)\b.{0,40}?:(\d{4,5})\b", re.I)
+METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
 THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
 SIGNAL_NAMES = {"SIGTERM": 15, "SIGKILL": 9, "SIGINT": 2, "SIGHUP": 1, "SIGQUIT": 3, "SIGSEGV": 11, "SIGABRT": 6, "SIGBUS": 7}
 #: Stage by the function that a traceback or stack passes through, outermost telling frame last.
@@ -104,8 +105,8 @@ class Reader:
             self.zoned = self.zoned or line.stamp.has_zone
         if line.stage is not None:
             stream.stage, stream.said_stage = line.stage, True
-        elif line.step is not None and not stream.said_stage:
-            stream.stage = "train"
+        elif line.step is not None and (not stream.said_stage or METRIC.search(line.text)):
+            stream.stage = "train"  # a line of training metrics ends whatever stage was announced before
         if line.step is not None:
             stream.step = line.step
         if line.prefixed or line.step is not None:

@@ -65,7 +65,7 @@ def scan(source: Source, matcher: Matcher) -> ScanResult:
     try:
         while count := stream.readinto(fresh):
             start = stream.position - count
-            if end == 0:  # the first chunk, or a hole lies between
+            if start != end or end == 0:  # the first chunk, or a hole lies between
                 carry, head = 0, head or bytes(fresh[: min(count, HEAD_BYTES)])
             end = stream.position
             low = carry_max - min(carry, overlap)

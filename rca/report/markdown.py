@@ -29,7 +29,7 @@ def render(document: dict[str, Any], *, width: int | None = None, color: bool = 
     if first:
         parts.append(f"Something else than all of these: {percent(document['unknown_probability'])}.")
     parts += _missing(([*first["missing"]] if first else []) + document["coverage"]["missing"])
-    parts += _remedy(first)
+    parts += _remedy(first, "What to do" if document["verdict"] == "failed" else "What to do if so")
     if document["notes"]:
         parts += ["## Notes", "\n".join(f"- {prose(n['text'])}" + (f" ({address(n)})" if n["file"] else "") for n in document["notes"])]
     return safe_lines("\n\n".join(part for part in parts if part) + "\n")
@@ -97,7 +97,7 @@ def _missing(missing: list[dict[str, Any]]) -> list[str]:
     return ["## What was missing", "\n".join(rows)] if rows else []
 
 
-def _remedy(hypothesis: dict[str, Any] | None) -> list[str]:
+def _remedy(hypothesis: dict[str, Any] | None, heading: str) -> list[str]:
     if not hypothesis:
         return []
     remedy = hypothesis["remedy"]
@@ -105,4 +105,4 @@ def _remedy(hypothesis: dict[str, Any] | None) -> list[str]:
     rows = [f"- {code(remedy['action'])}" + (f": {prose(remedy['text'])}" if remedy["text"] else ""), f"- retry: {retry}"]
     if remedy["cordon"]:
         rows.append("- cordon: " + ", ".join(code(host) for host in remedy["cordon"]))
-    return ["## What to do", "\n".join(rows)]
+    return [f"## {heading}", "\n".join(rows)]

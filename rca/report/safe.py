@@ -12,9 +12,7 @@ from __future__ import annotations
 import re
 
 #: C0 except tab, DEL, C1; bidi controls and marks; line separators; deprecated format, annotation and tag characters, which are invisible; lone surrogates.
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
-)
+_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
 #: What Azure, GitHub and TeamCity take for a command wherever it stands in a line.
 CI_ANYWHERE = re.compile(r"#(?=#(?:vso|teamcity)?\[)", re.IGNORECASE)
 _CI_LINE_START = re.compile(r"^(\s*):(?=:)", re.MULTILINE)
@@ -73,14 +71,17 @@ _ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 _NAME_END = re.compile(r"[A-Za-z0-9_.-]{0,64}\Z")
-_NOTHING = re.compile(r"(?i:none|null|nil|true|false|unset|set|yes|no|not|is|\*+|x+|<.*|\.{2,}|\$.*|%.*|\{.*|\[.*|/(?:var|run|etc|home|mnt|root|tmp|usr|opt|data)/.*)\Z")
+_NOTHING = re.compile(
+    r"(?i:none|null|nil|true|false|unset|set|yes|no|not|is|\*+|x+|<.*|\.{2,}|\$.*|%.*|\{.*|\[.*|/(?:var|run|etc|home|mnt|root|tmp|usr|opt|data)/.*)\Z"
+)
 _NAME_TAIL = re.compile(r"(?:_?[0-9]{1,2}|_value)?", re.IGNORECASE)
 _STOP_LOWER = re.compile(r"[,;&)}\]>]")
 #: Names of a tokenizer's words, which are not secrets: `pad_token='<pad>'`, `max_token=512`.
-_WORDS_OF_TEXT = frozenset(
-    "pad eos bos unk sep cls mask stop special image video audio vision media next last first max min num per new end start ignore think "
-    "prompt input output tool boi eoi final total avg mean sec unexpected expected invalid missing bad current previous begin single each".split()
-)
+_WORDS_OF_TEXT = frozenset((
+    "pad", "eos", "bos", "unk", "sep", "cls", "mask", "stop", "special", "image", "video", "audio", "vision", "media", "next", "last", "first", "max",
+    "min", "num", "per", "new", "end", "start", "ignore", "think", "prompt", "input", "output", "tool", "boi", "eoi", "final", "total", "avg", "mean",
+    "sec", "unexpected", "expected", "invalid", "missing", "bad", "current", "previous", "begin", "single", "each",
+))  # fmt: skip
 
 #: What a line must hold to be worth the patterns above; tested on the lower-case line.
 _ANCHORS = (

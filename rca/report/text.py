@@ -13,7 +13,6 @@ from rca.report.safe import safe_lines, safe_text
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
 WIDTH = 80  # columns, where the terminal does not say
 LEAST_WIDTH = 40  # columns; below this the labels leave no room
@@ -37,7 +36,7 @@ def render(document: dict[str, Any], *, width: int | None = None, color: bool = 
         _others(page, document)
     _missing(page, (first["missing"] if first else []) + document["coverage"]["missing"])
     if first:
-        _remedy(page, first["remedy"])
+        _remedy(page, first["remedy"], "To do" if document["verdict"] == "failed" else "If so")
     _notes(page, document["notes"])
     return safe_lines(page.text())
 
@@ -148,13 +147,13 @@ def _missing(page: _Page, missing: list[dict[str, Any]]) -> None:
     for item in rows[:MOST_OTHERS]:
         page.row("  -", item["what"], indent=4)
         if item["how"]:
-            page.row("    collect:", " ", item["how"], indent=12)
+            page.row("    collect:", item["how"], indent=13)
     _more(page, len(rows) - MOST_OTHERS, "items")
 
 
-def _remedy(page: _Page, remedy: dict[str, Any]) -> None:
+def _remedy(page: _Page, remedy: dict[str, Any], label: str) -> None:
     page.gap()
-    page.row("To do", (remedy["action"], "bold"), f": {remedy['text']}" if remedy["text"] else "")
+    page.row(label, (remedy["action"], "bold"), f": {remedy['text']}" if remedy["text"] else "")
     page.row("Retry", RETRY[remedy["retryable"]])
     if remedy["cordon"]:
         page.row("Cordon", ", ".join(remedy["cordon"]))

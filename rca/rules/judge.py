@@ -96,7 +96,7 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: nx.DiGra
     strength = {i: max(logit for m, logit, _ in weighed if m.cause.event_id == i) for i in ids}
     for i in sorted(ids):
         upstream[i] = nx.ancestors(graph, i) & ids if i in graph else set()
-    firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
+    firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.kind not in VICTIM_KINDS and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
     first = min(firm, key=lambda e: (e.attempt or 0, e.time_ns or 0), default=None)
     out = []
     for match, logit, why in weighed:
@@ -140,8 +140,8 @@ def summary(cause_class: str, rule: Rule, cause: Event, symptom: Event | None) -
     first = cause.text.split("\n", 1)[0][:160]
     text = f"{rule.title} ({cause_class})" + (f": {where}" if where else "") + (f" {when}" if when else "") + f": {first}"
     if symptom is not None and symptom.event_id != cause.event_id and (symptom.rank != cause.rank or symptom.ranks):
-        others = f"{len(symptom.ranks)} other ranks" if len(symptom.ranks) > 1 else f"rank {symptom.rank}" if symptom.rank is not None else "elsewhere"
-        text += f". It surfaced on {others} as: {symptom.text.splitlines()[0][:100]}"
+        others = f"on {len(symptom.ranks)} other ranks" if len(symptom.ranks) > 1 else f"on rank {symptom.rank}" if symptom.rank is not None else "elsewhere"
+        text += f". It surfaced {others} as: {symptom.text.splitlines()[0][:100]}"
     return text
 
 

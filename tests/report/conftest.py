@@ -54,4 +54,9 @@ def ecc_report() -> dict:
     case = run(xid, loud, quiet, retry, hosts=("node-2", "node-7"), world=32, missing=(missing("rank 5 of 32 left no log", "torchrun --redirects 3"),),
                notes=(("one RPC to node-2 failed and was retried; nothing depends on it", retry),),
                readings=(reading("logs/driver.log"), reading("logs/dmesg-node-7.log", format="dmesg")))  # fmt: skip
-    return document(case, verdict(first, second, summary="A GPU of node-7 broke during rollout; the weight update that failed is its victim."), seconds=1.25, version="0.1.0")
+    return document(
+        case,
+        verdict(first, second, summary="A GPU of node-7 broke during rollout; the weight update that failed is its victim."),
+        seconds=1.25,
+        version="0.1.0",
+    )

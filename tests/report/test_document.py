@@ -55,7 +55,9 @@ def test_every_key_of_the_contract_is_there_and_in_its_order(ecc_report, path):
 def test_unknown_is_null():
     """What no source said is null, never 0 or an empty text."""
     bare = event(time_ns=None, host=None, role=None, rank=None, stage=None, step=None)
-    doc = report(bare, hypotheses=(hypothesis(event=bare, entity={}),), readings=(reading(lines=None, first_ns=None, last_ns=None),), hosts=(), world=None, processes={})
+    doc = report(
+        bare, hypotheses=(hypothesis(event=bare, entity={}),), readings=(reading(lines=None, first_ns=None, last_ns=None),), hosts=(), world=None, processes={}
+    )
     first = doc["hypotheses"][0]
     assert set(first["entity"].values()) == {None}
     assert [first[k] for k in ("cause_stage", "cause_step", "cause_time", "cause_time_error_ms", "symptom_stage", "symptom_step")] == [None] * 6
@@ -181,7 +183,11 @@ def test_secrets_are_hidden_everywhere_with_one_numbering():
     """Summary, title, note and evidence show the same placeholder for the same secret."""
     secret = "hf_abcdefghijklmnopqrstuvwxyz0123"
     cause = event(text=f"401 for {secret}")
-    doc = report(cause, hypotheses=(hypothesis(event=cause, summary=f"{secret} was refused", missing=(missing(how=f"HF_TOKEN={secret} hf whoami"),)),), notes=((secret, None),))
+    doc = report(
+        cause,
+        hypotheses=(hypothesis(event=cause, summary=f"{secret} was refused", missing=(missing(how=f"HF_TOKEN={secret} hf whoami"),)),),
+        notes=((secret, None),),
+    )
     text = str(doc)
     assert secret not in text
     assert set(doc["notes"][0]["text"].split()) == {"⟨redacted:hf_token#1⟩"}
@@ -196,7 +202,14 @@ def test_numbers_are_finite():
 
 @pytest.mark.parametrize(
     ("ns", "text"),
-    [(None, None), (0, "1970-01-01T00:00:00.000Z"), (NOON_NS + 999_999, "2026-11-20T12:00:00.000Z"), (NOON_NS - 1, "2026-11-20T11:59:59.999Z"), (10**30, None), (-(10**30), None)],
+    [
+        (None, None),
+        (0, "1970-01-01T00:00:00.000Z"),
+        (NOON_NS + 999_999, "2026-11-20T12:00:00.000Z"),
+        (NOON_NS - 1, "2026-11-20T11:59:59.999Z"),
+        (10**30, None),
+        (-(10**30), None),
+    ],
 )
 def test_times_are_iso_with_milliseconds(ns, text):
     """Cut, not rounded; outside the calendar is unknown."""

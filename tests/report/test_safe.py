@@ -41,14 +41,22 @@ CANARIES = {
     "azure": ("AccountKey={};Endpoint=x", LETTERS + "=="),
     "key file": ("-----BEGIN RSA PRIVATE KEY-----{}", "MIIEowIBAAKCAQEA" + LETTERS),
 }
-CONTEXTS = ("{}", "2026-11-20 12:00:00,120 ERROR [rank3] {}", "env: HOME=/root {} SHELL=/bin/sh", "\t{} ", "x" * 200 + " {}", "RuntimeError: call failed ({})", "{}\\n")
+CONTEXTS = (
+    "{}",
+    "2026-11-20 12:00:00,120 ERROR [rank3] {}",
+    "env: HOME=/srv {} SHELL=/bin/sh",
+    "\t{} ",
+    "x" * 200 + " {}",
+    "RuntimeError: call failed ({})",
+    "{}\\n",
+)
 ORDINARY = (
     "num_tokens=4096 max_tokens: 512 tokens/s=1834.2",
     "pad_token='<pad>' eos_token=</s> bos_token_id=1 tokenizer=Qwen2Tokenizer",
     "SyntaxError: Unexpected token: '<' in JSON",
     "the password is wrong",
     "Wrong password: try again",
-    "PWD=/root/work OLDPWD=/root",
+    "PWD=/srv/work OLDPWD=/srv",
     "secrets: None, api_key=None, token=null",
     "mlx5_0:1@gn0028 rank:3@node-7 user@host:/path",
     "tcp://10.0.0.1:29500 s3://bucket/key=value/part-0",
@@ -125,7 +133,9 @@ def test_redacting_twice_changes_nothing(raw):
     assert redact(once, known) == once
 
 
-@pytest.mark.parametrize("line", ["sk-" * 1400, "secret" * 700, "token=" * 700, "eyJ" * 1400, "://" * 1400, "authorization: " * 280, "-----BEGIN PRIVATE KEY-----" * 150])
+@pytest.mark.parametrize(
+    "line", ["sk-" * 1400, "secret" * 700, "token=" * 700, "eyJ" * 1400, "://" * 1400, "authorization: " * 280, "-----BEGIN PRIVATE KEY-----" * 150]
+)
 def test_no_line_takes_long(line):
     """A line built against the patterns costs no more than any other."""
     start = time.process_time()

@@ -149,7 +149,6 @@ def checkpoint_mount_turns_readonly(lab: Lab) -> int:
 @fault(
     "fs.readonly",
     "fs.corrupt",
-    rank=0,
     needs=("mount namespace", "loop ext4", "kernel log"),
     kernel_lines=True,
     sign="EXT4-fs .*: Remounting filesystem read-only",

@@ -36,6 +36,7 @@ MARK = "PRETRAIN_SESSION"  # environment variable that tells our processes from 
 JOB_LIMIT_S = 75.0  # a job takes 8 to 25 s on two busy cores; beyond this it hangs and the test should say so
 SIGN_LIMIT_S = 50.0  # the longest wait for a sign of life of a starting job
 POLL_S = 0.02
+ENVIRONMENT = {"HOME": "/", "LANG": "C.UTF-8", "TZ": "UTC", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 FEATURES, CLASSES, EXAMPLES = 16, 4, 64  # of the data that trainer.py reads
 
 TRIES = 3  # a race may spoil an experiment (the job ends before the signal arrives); the fault is then made again
@@ -152,6 +153,11 @@ def error_trigger(image: Path | None) -> str:
     return f"/sys/fs/ext4/$(losetup -n -O NAME -j {image} | sed s,/dev/,,)/trigger_fs_error"
 
 
+def packages() -> Path:
+    """The folder that torch is installed in."""
+    return Path(importlib.util.find_spec("torch").origin).parents[1]
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -230,6 +236,31 @@ class Lab:
             return {"ckpt": "/mnt/ckpt", "data": "/mnt/data", "plugins": "/opt/plugins"}.get(what, f"/srv/pretrain/{what}")
         return str({"logs": self.out}.get(what, self.scratch / what))
 
+    def own_places(self) -> tuple[str, str, str, list[str]]:
+        """Python, its packages, the trainer, and the shell lines that prepare them: as they lie on this machine."""
+        return sys.executable, str(packages()), str(HERE / "trainer.py"), []
+
+    def neutral_places(self) -> tuple[str, str, str, list[str]]:
+        """The same below /opt, /srv and /mnt of a namespace of the job's own, so that the logs do not name this machine's folders."""
+        root = self.scratch / "root"
+        binds = {
+            Path(sys.base_prefix): "opt/python",
+            Path(sys.prefix): "opt/venv",
+            self.plugins: "opt/plugins",
+            self.out: "srv/pretrain/logs",
+            self.scratch / "control": "srv/pretrain/control",
+            self.ckpt: "mnt/ckpt",
+            self.data: "mnt/data",
+        }
+        lines = []
+        for source, target in binds.items():
+            (root / target).mkdir(parents=True, exist_ok=True)
+            lines.append(f"mount --bind {shlex.quote(str(source))} {shlex.quote(str(root / target))}")
+        lines += [f"mount --rbind {shlex.quote(str(root / top))} /{top}" for top in ("mnt", "srv", "opt")]
+        shutil.copy(HERE / "trainer.py", root / "srv/pretrain/trainer.py")
+        python = f"/opt/python/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
+        return python, f"/opt/venv/{packages().relative_to(sys.prefix)}", "/srv/pretrain/trainer.py", [*lines, "cd /srv/pretrain"]
+
     def start(
         self,
         *trainer: str,
@@ -250,46 +281,13 @@ class Lab:
         control = self.scratch / "control"
         shutil.rmtree(control, ignore_errors=True)
         control.mkdir()
-        base, site = Path(sys.base_prefix), Path(sys.prefix)
-        packages = os.path.relpath(Path(importlib.util.find_spec("torch").origin).parents[1], site)
-        script = str(HERE / "trainer.py")
-        python, library, lines = sys.executable, str(site / packages), ["set -e"]
-        if self.neutral:
-            root = self.scratch / "root"
-            script = "/srv/pretrain/trainer.py"
-            python, library = f"/opt/python/bin/python{sys.version_info[0]}.{sys.version_info[1]}", f"/opt/venv/{packages}"
-            binds = {
-                base: "opt/python",
-                site: "opt/venv",
-                self.plugins: "opt/plugins",
-                self.out: "srv/pretrain/logs",
-                control: "srv/pretrain/control",
-                self.ckpt: "mnt/ckpt",
-                self.data: "mnt/data",
-            }
-            for source, target in binds.items():
-                (root / target).mkdir(parents=True, exist_ok=True)
-                lines.append(f"mount --bind {shlex.quote(str(source))} {shlex.quote(str(root / target))}")
-            shutil.copy(HERE / "trainer.py", root / "srv/pretrain/trainer.py")
-            lines += [f"mount --rbind {shlex.quote(str(root / top))} /{top}" for top in ("mnt", "srv", "opt")]
-            lines.append("cd /srv/pretrain")
+        python, library, script, lines = self.neutral_places() if self.neutral else self.own_places()
         run = [python, "-m", "torch.distributed.run", *launcher, f"--nproc-per-node={ranks}", f"--log-dir={self.place('logs')}/{logs}", script]
         run += [f"--data-dir={self.place('data')}", f"--ckpt-dir={self.place('ckpt')}", f"--control-dir={self.place('control')}", *trainer]
         if rank_logs is not None:
             run.append(f"--log-dir={self.place('logs')}/{rank_logs}")
-        lines += [setup, "exec " + shlex.join([*wrap, *run])]
-        shell = ["sh", "-c", "\n".join(lines)]
-        environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": "/",
-            "LANG": "C.UTF-8",
-            "TZ": "UTC",
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": library,
-            "PYTHONDONTWRITEBYTECODE": "1",
-            MARK: self.mark,
-            **(env or {}),
-        }
+        shell = ["sh", "-c", "\n".join(["set -e", *lines, setup, "exec " + shlex.join([*wrap, *run])])]
+        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": library, MARK: self.mark, **ENVIRONMENT, **(env or {})}
         (self.out / console).parent.mkdir(parents=True, exist_ok=True)
         with (self.out / console).open("wb") as stream:
             agent = subprocess.Popen(
@@ -379,7 +377,7 @@ def record(fault: Fault, out: Path) -> float:
             try:
                 check(fault, fault.play(lab), out)
                 break
-            except NotMade as reason:
+            except (NotMade, OSError, subprocess.SubprocessError) as reason:
                 print(f"{fault.name}: {reason}; {left} tries left", file=sys.stderr)
                 if not left:
                     raise

@@ -1,8 +1,8 @@
 """Real failures: torchrun jobs that are really broken, and what the analyzer says about their logs.
 
 Every fault of `faults.py` is made once per session, two at a time, while the tests of the earlier ones run. A fault that this
-machine does not allow is skipped by the name of the missing mechanism. Needs torch, Linux and mostly root; takes about
-three minutes on two cores.
+machine does not allow is skipped by the name of the missing mechanism. Needs torch, Linux and mostly root; takes two to
+four minutes on two cores.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import Kind
 
-FAILED = frozenset({Kind.RPC_REFUSED, Kind.RPC_TIMEOUT, Kind.RPC_FAILED, Kind.WEIGHTS_FAILED, Kind.WEIGHTS_SKIPPED, Kind.ACTOR_DIED})
+FAILED = frozenset({Kind.RPC_REFUSED, Kind.RPC_TIMEOUT, Kind.RPC_FAILED, Kind.WEIGHTS_FAILED, Kind.ACTOR_DIED})
 REFUSED = re.compile(r"refused|reset by peer|errno 111|errno 104|closed connection|disconnected", re.I)
 TIMED_OUT = re.compile(r"timed? ?out|deadline", re.I)
 STOPPING = re.compile(r"/stop\b|stop job|shutdown|cleanup", re.I)
-LATER_NS = 3_000_000_000  # a callee that still writes this long after a refusal was only late
+LATER_NS = 3_000_000_000  # a callee that still writes this long after an unanswered request was only late
 
 
 def detect(view: View) -> list[Event]:
@@ -52,8 +52,7 @@ def detect(view: View) -> list[Event]:
 
 
 def _answered_later(proc: Proc, event: Event) -> bool:
-    refused = REFUSED.search(event.text)
-    return bool(refused and event.time_ns is not None and proc.last_ns is not None and proc.last_ns - event.time_ns > LATER_NS)
+    return bool(event.time_ns is not None and proc.last_ns is not None and proc.last_ns - event.time_ns > LATER_NS)
 
 
 def _how(events: list[Event]) -> str | None:

@@ -33,6 +33,20 @@ def build(view: View) -> list[Edge]:
     return found
 
 
+#: What happened to the callee, told by its caller: the place of the event is the callee.
+ABOUT_CALLEE = frozenset({Kind.WEIGHTS_SKIPPED, Kind.PARTIAL_RESULT})
+
+
+def about(event: Event, view: View) -> Event:
+    """The event placed at the one process that it speaks of."""
+    names = callees(event, view, ports_of(view))
+    writers = {w.actor: w for w in view.identity.writers if w.actor in names and not w.lent}
+    if len(writers) != 1:
+        return event
+    writer = next(iter(writers.values()))
+    return event.but(rank=writer.rank, actor=writer.actor, role=writer.role, host=writer.host or event.host, attrs={**event.attrs, "caller": event.actor})
+
+
 def ports_of(view: View) -> dict[str, set]:
     """Port -> who serves on it, from each actor's own first lines."""
     ports: dict[str, set] = {}

@@ -55,26 +55,26 @@ NO_LOGGER = r"(?:error|warning|exception|failed|failure|loss|lr|step|epoch|itera
 SOURCE_FILE = r"\.(?:py|pyx|cpp|cc|cu|cuh|hpp|rs|go|c|h|java|scala)"
 RANK = r"(?:[Gg]lobal[_\ ])?(?:[Rr]ank|RANK|[Rr])"
 FILES = (".py", ".cc", ".cpp", ".rs", ".go", ".cu")
-THREAD = r"(?:MainThread|MainProcess|(?:Thread|SpawnProcess|ForkProcess|Process)-\d[\w-]{0,20})"
+THREAD = r"(?:MainThread|MainProcess|(?:Thread|SpawnProcess|ForkProcess|Process)-\d[\w-]{0,20}(?:\ \(\w{1,40}\))?)"
 ANY_LEVEL = rf"(?:{LEVEL}|debug|info|notice|warn(?:ing)?|error|critical|fatal|Debug|Info|Warn(?:ing)?|Error|Critical|Fatal)"
 #: One field, by its first character: what is no field is given up after a character or a word. Numbers are those of the groups.
 FIELD = rf"""(?:
     [\[(](?:                                                        # in brackets:
         ({ANY_LEVEL})(?:\ *|\|[^\]\[]{{1,80}})[\])]                   # 1 level, `[WARNING|trainer.py:123]`
       | ({PATTERN})([^\]\[()]{{0,60}})[\])]                           # 2 time, 3 what stands behind it
-      | (?:([A-Za-z][\w.-]{{0,40}})\ )?{RANK}[\ =:_-]{{0,2}}(\d{{1,6}})(?:\ ?(?:/|of)\ ?\d{{1,6}})?[\])](?!:)  # 4 whose, 5 rank
+      | (?:([A-Za-z][\w.-]{{0,40}})[\ _])?{RANK}[\ =:_]{{0,2}}(\d{{1,6}})(?:\ ?(?:/|of)\ ?\d{{1,6}})?[\])](?!:)  # 4 whose, 5 rank
       | [\w./<>-]{{1,100}}{SOURCE_FILE}(?::[\w<>.():]{{1,80}})?[\])]   # `[train.py:120]`
       | {THREAD}[\])]
-      | pid[\ =:](\d{{1,9}})[\])]                                    # 6 pid
-      | (?<=\[)([A-Za-z_][\w.-]{{0,60}})\](?!:)(?:\ ?\[[\w<>.]{{1,60}}\])?   # 7 process or logger, then perhaps a function
+      | (?:pid[\ =:]|(?=\d{{1,9}}\]\ {{0,8}}\[?{LEVEL}\b))(\d{{1,9}})\]   # 6 pid
+      | (?<=\[)([A-Za-z_][\w.-]{{0,60}})\](?!:)(?:\ ?\[(?!{ANY_LEVEL}\]|{RANK}\d)[\w<>.]{{1,60}}\])?   # 7 process or logger, then perhaps a function
     )
   | (?=[\dA-Z])(?:({PATTERN})                                       # 8 time
       | ({LEVEL})(?![\w.=(])\]?                                      # 9 level
       | {THREAD}(?::(\d{{1,9}}))?(?![\w(])                           # 10 pid, `MainThread:4105`
       | ([DIWEFC])\ (?=\S{{1,160}}:\d{{1,6}}\])                       # 11 level, `F external/x.cc:458] `
-      | (\d{{1,9}})\ {{1,8}}(?=\[?{LEVEL}\b)                          # 12 pid
+      | (\d{{1,9}})(?=\ {{1,8}}\[?{LEVEL}\b|\ --\ )                    # 12 pid
     )
-  | {RANK}[=:]?(\d{{1,6}})(?=\ ?[|:\]]|\ -\ |\ \w+=)               # 13 rank, `rank=3 | `
+  | {RANK}[=:]?(\d{{1,6}})(?=\ ?[|:\]]|\ -\ |\ \w+=|\ \[?{LEVEL}\b)   # 13 rank, `rank=3 | `
   | (?<=[A-Z]:)([A-Za-z_][\w.]{{0,120}}+):(?=\S)                     # 14 logger, `WARNING:root:`
   | ([A-Za-z_][\w.-]{{0,80}}+)(?:\ (\d{{1,9}}))?(?:\ [-|]\ |:\ ?|\ )\ {{0,8}}(?=\[?{LEVEL}\b)  # 15 process or logger, 16 pid
   | (?!(?:step|epoch|iter|iteration|global_step):)([A-Za-z_/.<][\w./<>-]{{0,100}}+)(?:   # 17 a source or logger, by what follows it:
@@ -93,6 +93,8 @@ HEADER = re.compile(rf"(?:{BETWEEN}{FIELD})+{AFTER}", re.VERBOSE | re.ASCII)
 LOGGER = re.compile(rf"(?!{NO_LOGGER})([a-z_][\w.]{{0,80}}+)(?<!Error): (?![\d{{\[])", re.ASCII)
 HOST_RANK = re.compile(r"\[(?=[A-Za-z][\w.]{0,60}[\d-])([A-Za-z][\w-]{0,60}(?:\.[a-z][\w-]{0,40}){0,4}):(\d{1,5})\] ?", re.ASCII)
 TAG_RANK = re.compile(r"[\[(](?:[Gg]lobal[_ ])?(?:[Rr]ank|RANK|[Rr])[ =:_]{0,2}(\d{1,6})[\])] ?(?!:)", re.ASCII)
+OTHER_RANKS = frozenset(("local", "node", "group", "machine", "tp", "pp", "dp", "ep", "cp", "sp", "mp", "role"))  # "[tp_rank=1]" is no global rank
+SPACED = ("O ", "G ", "R ", "L ", "N ", "T ", "S ", "E ", "] ", ") ")  # what stands before the message: a level or a bracket and a blank
 QUIET = ("info", "debug")
 MAY_CONTINUE = " \tTD"  # with these a body, a heading and a link of a traceback begin
 TAIL_LEVEL = re.compile(rf"\b({LEVEL})\b", re.ASCII)
@@ -129,7 +131,7 @@ def read(text: str) -> Line | None:
         message = message.lstrip(" ")
         opens = message[:1]
     stamp = of(time) if time else None
-    starts_with_level = level is not None and time is not None and text[0] == level[0]
+    repeats = level2 is not None and time is not None and text.startswith(level2 + " ")
     if level is not None:
         level = LEVELS[level]
     if rank is not None:
@@ -139,16 +141,17 @@ def read(text: str) -> Line | None:
     if logger is None and source is not None and "/" not in source and not source.endswith(FILES):
         logger = source
     if who is not None:
-        if who == "local" or who == "Local":
-            rank, local_rank = None, rank
-        else:
+        whose = who.lower()
+        if whose in OTHER_RANKS:
+            rank, local_rank = None, rank if whose == "local" else None
+        elif whose not in ("global", "world"):
             actor = who
     elif tail:
         level, rank, actor = _tail(tail, level, rank, actor)
     if rank is None and (opens == "[" or opens == "("):
         rank, host, message = tag_rank(message)
     # "INFO train: message" names a logger, "ERROR: error_type: x" does not.
-    if logger is None and level is not None and opens.islower() and text[match.end() - 2] != ":" and ": " in message[:80] and (found := LOGGER.match(message)):
+    if logger is None and level is not None and opens.islower() and text[match.end() - 2 : match.end()] in SPACED and ": " in message[:80] and (found := LOGGER.match(message)):
         logger, message = found[1], message[found.end() :]
     if actor is not None and who is None and not is_process(actor):
         actor, logger = None, logger or actor
@@ -159,8 +162,10 @@ def read(text: str) -> Line | None:
         pid = int(pid)
     # vLLM and OpenRLHF begin with the level and repeat the header on each line; others may break off into a traceback.
     # What is merely indented behind a header of level info is an indented message.
-    if level not in QUIET and (is_continued(message) if starts_with_level else opens in MAY_CONTINUE and is_body(message)):
+    if level not in QUIET and (is_continued(message) if repeats else opens in MAY_CONTINUE and is_body(message)):
         return make((message, stamp, level, rank, local_rank, host, pid, actor, None, None, "", "header", False, logger, None))
+    if opens == " ":
+        message = message.lstrip(" ")  # padding of a column, or an indented message
     stage, step = find(message)
     prefixed = time is not None or level is not None
     return make((message, stamp, level, rank, local_rank, host, pid, actor, stage, step, "", "header", prefixed, logger, None))

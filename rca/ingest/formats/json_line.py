@@ -10,7 +10,7 @@ json None None 3 None '{"step": 3, "data": {"loss": NaN}}'
 >>> [read(t) for t in ("{'loss': 0.1}", "{", "{}", '{"a": 1}', '{"traceEvents": []}', "{" * 100_000)]
 [None, None, None, None, None, None]
 
-A Docker record holds a line of somebody else: `unwrap` gives that line. Source: RFC 8259; formats/08-schedulers.md 8.5.
+A Docker record holds a line of somebody else: `peel` gives that line. Source: RFC 8259; formats/08-schedulers.md 8.5.
 """
 
 from __future__ import annotations
@@ -52,12 +52,15 @@ def decode(text: str) -> dict[str, Any] | None:
     return loaded if isinstance(loaded, dict) else None
 
 
-def unwrap(record: dict[str, Any]) -> tuple[str, Wrap] | None:
-    """The inner line of a record of Docker's json-file driver.
+def peel(text: str) -> tuple[str, Wrap] | None:
+    """The inner line of a record of Docker's json-file driver; None for any other line.
 
-    >>> unwrap({"log": "[rank0]: KeyError\\n", "stream": "stderr", "time": "2025-07-03T14:20:51.565839352Z"})[0]
+    >>> peel('{"log":"[rank0]: KeyError\\\\n","stream":"stderr","time":"2025-07-03T14:20:51.565839352Z"}')[0]
     '[rank0]: KeyError'
     """
+    if not text.startswith('{"log":'):
+        return None
+    record = decode(text) or {}
     inner = record.get("log")
     if not isinstance(inner, str) or "stream" not in record or "time" not in record:
         return None
@@ -67,11 +70,8 @@ def unwrap(record: dict[str, Any]) -> tuple[str, Wrap] | None:
 def read(text: str) -> Line | None:
     """Read one JSON line; None where it is none or states nothing that a log line states."""
     record = decode(text)
-    return None if record is None else from_record(record, text)
-
-
-def from_record(record: dict[str, Any], text: str) -> Line | None:
-    """Like `read`, for a line that is decoded already."""
+    if record is None:
+        return None
     if "MESSAGE" in record or "__REALTIME_TIMESTAMP" in record:
         return journal_json.read(record)
     inner = record.get("record")

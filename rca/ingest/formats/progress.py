@@ -30,7 +30,7 @@ max_steps=500 epoch_step: 3"""
 
 STAGE = re.compile(r"""stage["']?\ ?[=:]\ ?["']?([A-Za-z_][\w-]{0,40})""")
 NUMBER = re.compile(r"\d{1,12}(?!\d|\.\d*[1-9])", re.ASCII)
-AFTER = re.compile(r"""tep(?:["']?\ ?[=:]\ ?|(\ {1,8}#?))(\d{1,12})(/|\ /)?(?!\d|\.\d*[1-9])""", re.ASCII)
+AFTER = re.compile(r"""tep(?:["']?\ ?[=:]\ {0,8}|(\ {1,8}#?))(\d{1,12})(/|\ /)?(?!\d|\.\d*[1-9])""", re.ASCII)
 #: Words that may be joined to `step` and leave it the current one; `max_step`, `epoch_step`, `recover_step` are others.
 JOINED = ("global_", "train/", "training/", "training/global_", "train_", "training_", "cur_", "current_", "iter_", "trainer/global_")
 TOTAL = ("global_", "training/global_", "trainer/global_")
@@ -69,6 +69,8 @@ def lead(text: str) -> int | None:
     (3, None, None)
     """
     if "tep" in text or "teration" in text:
+        if text.startswith("{'"):  # a trainer that prints its metrics as a dict
+            return _step(text)
         match = LEADS.match(text, 0, HEAD)
         if match:
             return int(match[1])

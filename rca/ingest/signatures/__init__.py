@@ -40,16 +40,16 @@ LITERAL_MIN = 5  # bytes; shorter ones hit by chance in gigabytes of numbers and
 KINDS = frozenset(kind.value for kind in Kind)
 REQUIRED = {"id": str, "literal": list, "regex": str, "kind": str, "severity": str, "true": str, "miss": str}
 OPTIONAL = {"rank_of": str, "priority": int, "exception": bool}
-RANK_OF = ("speaker", "peer")
+RANK_OF = (None, "peer")
 
 
 @dataclass(frozen=True)
 class Signature:
     """One phrase and what it means.
 
-    `rank_of` is "peer" where the `rank`, `local_rank`, `pid` or `host` groups name another process than the one that wrote the line.
-    Of several signatures that take one line the one with the highest `priority` speaks for it, see `best`. `exception` marks phrases
-    that normally end a Python traceback.
+    `rank_of` is "peer" where the `rank` group names another process than the one the event is about; otherwise None. Of several
+    signatures that take one line the one with the highest `priority` speaks for it, see `best`. `exception` marks phrases that
+    normally end a Python traceback.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Signature:
     regex: str
     kind: str
     severity: str
-    rank_of: str
+    rank_of: str | None
     priority: int
     exception: bool
     true: str
@@ -101,14 +101,14 @@ def best(text: str, candidates: Iterable[Signature]) -> tuple[Signature, re.Matc
     chosen: tuple[Signature, re.Match[str]] | None = None
     for signature in candidates:
         match = signature.pattern.search(text)
-        if match and (chosen is None or _strength(signature, match) > _strength(*chosen)
-                      or (_strength(signature, match) == _strength(*chosen) and signature.id < chosen[0].id)):
+        if match and (chosen is None or _outranks(signature, match, *chosen)):
             chosen = (signature, match)
     return chosen
 
 
-def _strength(signature: Signature, match: re.Match[str]) -> tuple[int, int]:
-    return signature.priority, match.end() - match.start()
+def _outranks(one: Signature, match: re.Match[str], other: Signature, its: re.Match[str]) -> bool:
+    ours, theirs = (one.priority, match.end() - match.start()), (other.priority, its.end() - its.start())
+    return ours > theirs or (ours == theirs and one.id < other.id)
 
 
 def _parse(text: str, path: Path) -> list[Signature]:
@@ -134,8 +134,8 @@ def _signature(entry: dict[str, Any], text: str, path: Path, position: int) -> S
         problem, hint = f"unknown event kind: `{entry['kind']}`", did_you_mean(entry["kind"], KINDS)
     elif entry["severity"] not in SEVERITIES:
         problem, hint = f"unknown severity: `{entry['severity']}`", did_you_mean(entry["severity"], SEVERITIES)
-    elif entry.get("rank_of", "speaker") not in RANK_OF:
-        problem, hint = f"unknown rank_of: `{entry['rank_of']}`", "use `speaker` or `peer`"
+    elif entry.get("rank_of") not in RANK_OF:
+        problem, hint = f"unknown rank_of: `{entry['rank_of']}`", "leave it out, or use `peer`"
     elif not entry["id"].startswith(f"{path.stem}/"):
         problem, hint = f"signature id does not match its file: `{entry['id']}`", f"begin it with `{path.stem}/`"
     elif not entry["literal"] or not all(isinstance(word, str) and len(word) >= LITERAL_MIN and word.isascii() for word in entry["literal"]):
@@ -143,7 +143,7 @@ def _signature(entry: dict[str, Any], text: str, path: Path, position: int) -> S
     if problem:
         raise RcaError(problem, _where(text, path, position), hint)
     return Signature(
-        entry["id"], tuple(entry["literal"]), entry["regex"], entry["kind"], entry["severity"], entry.get("rank_of", "speaker"),
+        entry["id"], tuple(entry["literal"]), entry["regex"], entry["kind"], entry["severity"], entry.get("rank_of"),
         entry.get("priority", 0), entry.get("exception", False), entry["true"], entry["miss"], path,
     )  # fmt: skip
 

@@ -1,0 +1,32 @@
+"""Which end of an unreachable address is at fault: a refusal comes back at once, only a dropped packet takes the whole time-out.
+
+A client that is refused retries until its time is nearly up: the address it was given is wrong, or nobody listens. A client whose single
+attempt lasts to the end of the time-out got no answer at all: something before the server drops its packets.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rca.correlate.identity import short
+from rca.correlate.view import View
+from rca.model import Event
+
+STATED_MS = re.compile(r"timed out after (\d+) ?ms")
+TARGET = re.compile(r"connect to \(?\[?([\w.-]+?)\]?,? ?:?(\d{2,5})\)")
+WHOLE = 0.97  # share of the stated time-out from which a single attempt must have lasted throughout
+
+
+def about(event: Event, view: View) -> Event:
+    """The event with `dropped` set, and the server's host as its place, where packets vanished."""
+    stated, target = STATED_MS.search(event.text), TARGET.search(event.text)
+    writer = view.identity.writer(event.source, event.attrs.get("stream", ""))
+    first = writer.info["first"] if writer else None
+    if not (stated and target and first and event.time_ns is not None):
+        return event
+    began = view.clock.resolve(first[0], event.host, not event.time_assumed)
+    host = short(target[1])
+    if began is None or event.time_ns - began < WHOLE * int(stated[1]) * 1e6:
+        return event
+    server = host if host in view.identity.hosts else event.host
+    return event.but(host=server, attrs={**event.attrs, "dropped": True, "client": event.host})
