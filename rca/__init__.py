@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rca.errors import RcaError
     from rca.pipeline import Report, analyze
 
+__version__ = "0.1.0"
 __all__ = ["RcaError", "Report", "analyze"]
 
 

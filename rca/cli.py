@@ -78,9 +78,9 @@ def main(argv: list[str] | None = None) -> int:
             to_stdout(HELP)
             return OK
         if args == ["--version"]:
-            from rca.pipeline import version
+            from rca import __version__
 
-            to_stdout(f"rca {version()}\n")
+            to_stdout(f"rca {__version__}\n")
             return OK
         return _run(args)
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rca import __version__
 from rca.model import Event, Record, Run, Verdict
 
 
@@ -53,22 +54,11 @@ def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = No
     run, verdict = _with_lines(run, verdict, sources)
     recognised = any(e.source for e in run.events) or any(r.format not in ("plain", "skipped") for r in run.readings)
     incomplete = any(r.reason and r.reason not in HARMLESS for r in run.readings)
-    return Report(document(run, verdict, seconds=time.monotonic() - began, version=version()), run, verdict, recognised, incomplete)
+    return Report(document(run, verdict, seconds=time.monotonic() - began, version=__version__), run, verdict, recognised, incomplete)
 
 
 #: Skipping these loses no evidence: they are no logs.
 HARMLESS = frozenset({"binary", "empty"})
-
-
-def version() -> str:
-    """The installed version; `0+checkout` when run from a bare checkout."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("trainrca")
-    except PackageNotFoundError:
-        return "0+checkout"
 
 
 def _heavy_imports() -> None:
@@ -100,7 +90,7 @@ def _with_lines(run: Run, verdict: Verdict, sources: dict[str, Any]) -> tuple[Ru
     by_id = {e.event_id: event(e) for e in run.events}
     hypotheses = tuple(
         replace(
-            h, event=by_id[h.event.event_id], symptom=by_id[h.symptom.event_id] if h.symptom else None,
+            h, event=by_id[h.event.event_id], symptom=by_id[h.symptom.event_id].but(stage=h.symptom.stage) if h.symptom else None,
             evidence=tuple(v._replace(record=record(v.record), event=by_id[v.event.event_id]) for v in h.evidence),
         )
         for h in verdict.hypotheses

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 from rca import discover
-from rca.correlate import address
+from rca.correlate import annotate
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
 from rca.correlate import edges as edge_folder
 from rca.correlate import exits, fold, identity, kernel, outcome, progress
-from rca.correlate.edges import host as host_edges
-from rca.correlate.edges import rpc
 from rca.correlate.view import View
 from rca.model import Event, Missing, Reading, Run, event_schema
 from rca.taxonomy import Kind
@@ -21,7 +18,6 @@ from rca.taxonomy import Kind
 if TYPE_CHECKING:
     import polars as pl
 
-NON_FINITE = re.compile(r"[+-]?(?:nan|inf)", re.I)
 KERNEL_SHAPES = ("kernel", "dmesg", "journal", "syslog")
 
 
@@ -33,9 +29,9 @@ def correlate(readings: list[Reading]) -> Run:
     events = kernel.join_oom(fold.merge_copies(fold.settle(stated, who, clock)))
     events = fold.fold(exits.interpret(events))
     procs = progress.processes(who, events, clock)
-    view = View(readings, who, clock, _annotated(View(readings, who, clock, events, procs)), procs)
+    view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs)), procs)
     derived = [e for module in discover.modules(detector_folder) for e in module.detect(view)]
-    derived = [e.but(event_id=len(view.events) + i) for i, e in enumerate(derived)]
+    derived = [annotate.place(e, view).but(event_id=len(view.events) + i) for i, e in enumerate(derived)]
     view = View(readings, who, clock, view.events + derived, procs)
     edges = sorted({edge for module in discover.modules(edge_folder) for edge in module.build(view)})
     return Run(
@@ -43,34 +39,6 @@ def correlate(readings: list[Reading]) -> Run:
         hosts=tuple(who.hosts), world=who.world, attempts=who.attempts, clocks=clocks.describe(clock),
         missing=_missing(view), notes=outcome.notes(view), coverage=_coverage(view), outcome=outcome.how(view), frame=frame(view.events),
     )  # fmt: skip
-
-
-def _annotated(view: View) -> list[Event]:
-    """Events with what only the whole run tells: whether their process lived on, and whether a killed pid is ours."""
-    out = []
-    for event in view.events:
-        proc = view.procs.get(progress.key_of(event) or ())
-        lived = proc is not None and event.source is not None and progress.lived_on(event, proc)
-        stranger = event.kind == Kind.KILLED_BY_KERNEL and host_edges.foreign(event, view) is True
-        told = event.kind == Kind.EXITED and proc is not None and proc.ended_by is not None and proc.ended_by.event_id != event.event_id
-        extra = {k: True for k, v in (("lived_on", lived), ("foreign", stranger), ("told", told)) if v}
-        if value := event.attrs.get("value"):
-            extra["own"] = "non_finite" if NON_FINITE.match(str(value)) else "finite"
-        event = event.but(attrs={**event.attrs, **extra}) if extra else event
-        event = rpc.about(event, view) if event.kind in rpc.ABOUT_CALLEE else event
-        event = address.about(event, view) if event.kind == Kind.RENDEZVOUS_UNREACHABLE else event
-        out.append(_placed(event, proc) if proc is not None else event)
-    return out
-
-
-def _placed(event: Event, proc: progress.Proc) -> Event:
-    """An event without stage or step has those its process was in at that time."""
-    if (event.stage and event.step is not None) or event.time_ns is None:
-        return event
-    before = [step for step, ns in proc.steps if ns <= event.time_ns]
-    step = event.step if event.step is not None else (before[-1] if before else None)
-    stage = event.stage or ("train" if before else "init" if proc.steps or proc.last_stage is None else None)
-    return event.but(step=step, stage=stage)
 
 
 def frame(events: list[Event]) -> pl.DataFrame:

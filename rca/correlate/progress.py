@@ -132,11 +132,14 @@ def lived_on(event: Event, proc: Proc) -> bool:
 
 def _ending(proc: Proc) -> None:
     """Find what ended the process: a deadly event, else its last error that it did not survive."""
-    proc.finished = any(e.kind == Kind.FINISHED for e in proc.events)
+    finish = next((e for e in reversed(proc.events) if e.kind == Kind.FINISHED), None)
     proc.exit = next((e for e in proc.events if e.kind == Kind.EXITED), None)
     deadly = [e for e in proc.events if e.kind in DEADLY]
     errors = [e for e in proc.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal") and not lived_on(e, proc)]
     ending = deadly or [e for e in errors if e.attrs.get("traceback")] or errors
     proc.ended_by = ending[-1] if ending else None
-    if proc.finished and proc.ended_by is not None and proc.exit is None and not deadly:
+    # A later failure undoes an earlier finish: the same rank may have run again.
+    undone = proc.ended_by is not None and finish is not None and (deadly or (proc.ended_by.time_ns or 0) > (finish.time_ns or 0))
+    proc.finished = finish is not None and not undone
+    if proc.finished and proc.exit is None:
         proc.ended_by = None

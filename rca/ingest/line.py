@@ -17,9 +17,27 @@ import re
 from collections.abc import Callable
 from itertools import islice
 
-from rca.ingest.formats import HEAD, Line, Wrap, make
-from rca.ingest.formats import abort, c10d, header, heading, json_line, kernel, klog, launch, logfmt, nccl, nemo, ray, ray_core, slurm, tee
-from rca.ingest.formats.continued import is_body
+from rca.ingest.formats import (
+    HEAD,
+    Line,
+    Wrap,
+    abort,
+    c10d,
+    header,
+    heading,
+    json_line,
+    kernel,
+    klog,
+    launch,
+    logfmt,
+    make,
+    nccl,
+    nemo,
+    ray,
+    ray_core,
+    slurm,
+    tee,
+)
 from rca.ingest.formats.progress import lead
 
 __all__ = ["Line", "parse", "pieces"]
@@ -45,6 +63,7 @@ BRACKETS: dict[str, tuple[Callable[[str], Line | None], ...]] = dict.fromkeys(LE
 BRACKETS |= dict.fromkeys("JFMASONDTW", (kernel.read, header.read)) | {" ": (kernel.read, header.read)}
 BRACKETS |= dict.fromkeys("EWFIDV", (c10d.read, nemo.read, kernel.read, header.read))
 BRACKETS |= dict.fromkeys(DIGITS, (ray_core.read, slurm.read, kernel.read, header.read)) | {"N": (nemo.read, kernel.read, header.read)}
+DATED = (header.read,)  # `[2026-11-20 11:32:06]` or with milliseconds: by far the most frequent bracket
 #: Words and shapes with which a header of an unknown logger begins when it does not begin with a time.
 BEGINS = re.compile(
     r"(?:(?:global_)?rank[=:]?\d|DEBUG|INFO|NOTICE|SUCCESS|WARN|ERROR|CRIT|FATAL|SEVERE|TRACE|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? |(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
@@ -144,7 +163,7 @@ def _glued(text: str) -> list[str]:
 
 def _peel(text: str, first: str) -> tuple[str, list[Wrap]] | None:
     """The line without the wrappers at its start, and these, outermost first; None if there is none."""
-    if first in DIGITS and text[4:5] == "-" and text[10:11] != "T" or first == "[" and text[1:2] in DIGITS and "]<" not in text[:20]:
+    if (first in DIGITS and text[4:5] == "-" and text[10:11] != "T") or (first == "[" and text[1:2] in DIGITS and "]<" not in text[:20]):
         return None  # a time: by far the most frequent beginning
     peeled = None
     wraps: list[Wrap] = []
@@ -175,11 +194,16 @@ def _read(text: str, first: str, depth: int = 0) -> Line:
         elif text.lstrip()[:1] not in INDENTED:
             return Line(text)
     if text[:8] == "(AReaL) ":
-        line = header.read(text[8:])
-        return line._replace(shape="areal") if line is not None else Line(text[8:], shape="areal")
+        return header.read(text[8:], "areal") or Line(text[8:], shape="areal")
     if " NCCL " in text and (line := nccl.read(text)) is not None:
         return line
-    for read in READERS.get(first, OTHER) if first != "[" else BRACKETS.get(text[1:2], ()):
+    if first != "[":
+        readers = READERS.get(first, OTHER)
+    elif text[20:21] == "]" or text[24:25] == "]":
+        readers = DATED if text[5:6] == "-" and text[11:12] == " " else BRACKETS.get(text[1:2], ())
+    else:
+        readers = BRACKETS.get(text[1:2], ())
+    for read in readers:
         line = read(text)
         if line is not None:
             return _carried(text, line, depth) if line.level is None and line.rank is None and line.shape == "header" else line
@@ -216,10 +240,13 @@ def _carried(text: str, line: Line, depth: int) -> Line:
 
 def _merge(text: str, wraps: list[Wrap], depth: int = 0) -> Line:
     """Read the line inside and add what the wrappers told: a header knows the time best, a wrapper the process."""
-    line = _read(text, text[:1], depth)
-    if line.shape == "plain" and len(wraps) == 1:
+    body = text[:4] == "    " and text.lstrip()[:1] not in INDENTED or text[:8] == '  File "'
+    line = None if body else _read(text, text[:1], depth)
+    if len(wraps) == 1 and (line is None or line.shape == "plain"):
         shape, stream, rank, local_rank, host, pid, actor, stamp, extra = wraps[0]
-        return make((text, stamp, None, rank, local_rank, host, pid, actor, None, line.step, stream, shape, False, None, extra))
+        step = None if line is None else line.step
+        return make((text, stamp, None, rank, local_rank, host, pid, actor, None, step, stream, shape, False, None, extra))
+    line = line or Line(text)
     rank, local_rank, host, pid, actor, stamp, extra = line.rank, line.local_rank, line.host, line.pid, None, line.stamp, line.extra
     parts = []
     for wrap in reversed(wraps):

@@ -15,6 +15,7 @@ import os
 import select
 import struct
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from rca.ingest.engines import Matcher
@@ -124,7 +125,7 @@ def _batches(sources: Sequence[Source], todo: list[int], count: int) -> tuple[li
         if cost >= share or position == len(order):
             cuts.append(position)
             cost = 0
-    return order, list(zip(cuts, cuts[1:], strict=False))
+    return order, list(pairwise(cuts))
 
 
 class _Crew:
@@ -139,6 +140,7 @@ class _Crew:
         os.write(feed, b"".join(BATCH.pack(*b) for b in batches))
         os.close(feed)
         self._running: dict[int, tuple[int, int, bytearray]] = {}  # pipe: (pid, slot, bytes received)
+        self._poll = select.poll()
         self._barren = 0
         for slot in range(count):
             self._start(slot)
@@ -155,6 +157,7 @@ class _Crew:
             self._serve(slot, outlet)
         os.close(outlet)
         self._running[inlet] = (pid, slot, bytearray())
+        self._poll.register(inlet, select.POLLIN)
 
     def _serve(self, slot: int, outlet: int) -> NoReturn:
         """The life of a worker: take batches until there are none."""
@@ -182,20 +185,14 @@ class _Crew:
 
     def collect(self) -> None:
         """Receive results until the last worker has gone."""
-        poll = select.poll()
-        for inlet in self._running:
-            poll.register(inlet, select.POLLIN)
         while self._running:
-            for inlet, _ in poll.poll():
+            for inlet, _ in self._poll.poll():
                 pid, slot, received = self._running[inlet]
                 if data := os.read(inlet, PIPE_BYTES):
                     received += data
                     self._take(received)
-                    continue
-                poll.unregister(inlet)
-                self._bury(inlet, pid, slot)
-                for fresh in self._running.keys() - {inlet}:
-                    poll.register(fresh, select.POLLIN)
+                else:
+                    self._bury(inlet, pid, slot)
 
     def _take(self, received: bytearray) -> None:
         """Unpack all whole messages."""
@@ -212,6 +209,7 @@ class _Crew:
 
     def _bury(self, inlet: int, pid: int, slot: int) -> None:
         """A worker has gone. If it died, blame the file it was at, and replace it."""
+        self._poll.unregister(inlet)  # first: the replacement's pipe may get the same number
         os.close(inlet)
         del self._running[inlet]
         _, status = os.waitpid(pid, 0)

@@ -256,6 +256,7 @@ class Reader:
         at = next((a for p, (a, _, _) in enumerate(lines) if p == chosen.position), lines[-1][0])
         frames = [tuple(f) for f in chosen.frames] or [tuple(f) for f in last.frames]
         attrs: dict[str, Any] = {
+            "inherited": stream.heading is None or thread is not None,  # its time is only that of an earlier line
             "exception": chosen.type.rsplit(".", 1)[-1], "chain": [r.text[:300] for r in chain], "frames": frames[-12:],
             "thread": thread, "loader": in_worker, "signature": hit[0].id if hit else None, "traceback": True,
         }  # fmt: skip
@@ -306,7 +307,7 @@ class Reader:
             "time_error_ns": stamp.error_ns if stamp else 0, "time_assumed": bool(stamp and not stamp.has_zone),
             "host": stream.host, "rank": stream.rank, "local_rank": stream.local_rank, "pid": stream.pid,
             "actor": stream.actor, "stage": stream.stage, "step": stream.step, "line": at[0], "offset": at[1],
-            "attrs": {**(attrs or {}), "raw": at[2], "seq": stream.seq, "stream": None},
+            "attrs": {**(attrs or {}), "raw": at[2], "seq": stream.seq, "stream": None, "said_stage": stream.said_stage},
         }  # fmt: skip
         if first and first != at:
             event["attrs"]["first"] = first

@@ -135,9 +135,7 @@ class _Tally:
 
     def hits(self) -> list[tuple[int, int]]:
         """`(index, offset)` of all hits kept, by offset."""
-        return sorted(
-            ((i, s) for i in self.counts for s in {*self._first[i], *self._last[i]}), key=lambda h: (h[1], h[0])
-        )
+        return sorted(((i, s) for i in self.counts for s in {*self._first[i], *self._last[i]}), key=lambda h: (h[1], h[0]))
 
 
 def _last_starts(buffer: bytearray, spelling: bytes, low: int, high: int) -> list[int]:

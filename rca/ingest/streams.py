@@ -82,9 +82,8 @@ class Plain:
         filled = 0
         try:
             while filled < len(view):
-                if self.position >= self._data_end:
-                    if filled or not self._next_segment():
-                        break
+                if self.position >= self._data_end and (filled or not self._next_segment()):
+                    break
                 want = min(len(view) - filled, self._data_end - self.position)
                 count = os.preadv(self._fd, [view[filled : filled + want]], self.position)
                 if count == 0:
@@ -180,9 +179,7 @@ def _zstd(raw: Raw) -> Iterator[bytes]:
     import zstandard
 
     # Not `decompressobj`: one call of it may return gigabytes. The reader is bounded, but ends silently when cut.
-    reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_MAX).stream_reader(
-        raw, read_size=RAW_BYTES, read_across_frames=True, closefd=False
-    )
+    reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_MAX).stream_reader(raw, read_size=RAW_BYTES, read_across_frames=True, closefd=False)
     while block := reader.read1(BLOCK_BYTES):  # `read` would lose all of a block in whose midst an error is found
         raw.used = raw.position
         yield block

@@ -108,10 +108,10 @@ def of(text: str) -> Stamp | None:
             return _rest(_second(f"{NO_YEAR}-{text[:14]}"), text, 14, False)
         if mark == "/":
             return _slashes(text)
-        if text[8:9] in "- " and text[11:12] == ":":
-            return _rest(_second(f"{text[:4]}-{text[4:6]}-{text[6:8]} {text[9:17]}"), text, 17, True)
         if text[:1].isalpha() or "月" in text[:3]:
             return _named(text)
+        if text[8:9] in "- " and text[11:12] == ":":
+            return _rest(_second(f"{text[:4]}-{text[4:6]}-{text[6:8]} {text[9:17]}"), text, 17, True)
         return epoch(text) if "." in text[:14] else None
     except (ValueError, IndexError):
         return None
@@ -135,7 +135,7 @@ def epoch(value: str | int | float) -> Stamp | None:
     """
     text = repr(value) if isinstance(value, float) else str(value)
     whole, _, part = text.partition(".")
-    if not whole.isascii() or not whole.isdigit() or len(whole) > 19 or not (part.isdigit() or not part):
+    if not text.isascii() or not whole.isdigit() or len(whole) > 19 or not (part.isdigit() or not part):
         return None
     power = (len(whole) - 10) // 3 * 3 if len(whole) >= 10 else 0
     if not FIRST_SECOND <= int(whole) // 10**power < LAST_SECOND:
@@ -153,7 +153,7 @@ def boot(seconds: str) -> Stamp | None:
     Stamp(ns=983909497000, error_ns=500, has_year=False, has_zone=False, boot=True)
     """
     whole, _, part = seconds.strip().partition(".")
-    if not (whole + part).isdigit() or len(part) > 9:
+    if not (whole.isascii() and part.isascii() and whole.isdigit() and len(whole) < 12 and (part.isdigit() or not part) and len(part) <= 9):
         return None
     unit = SCALE[len(part)]
     return Stamp(int(whole) * SECOND + (int(part) * unit if part else 0), unit // 2, False, False, True)
@@ -190,7 +190,8 @@ def iso(stamp: Stamp) -> str:
 @lru_cache(maxsize=1 << 14)
 def _second(text: str) -> int:
     """Nanoseconds of `YYYY-MM-DD?HH:MM:SS`, which neighbouring lines share. Raises ValueError for what is no time."""
-    if not (text[:4] + text[5:7] + text[8:10] + text[11:13] + text[14:16] + text[17:19]).isdigit() or text[13:14] != ":" != text[16:17]:
+    digits = text[:4] + text[5:7] + text[8:10] + text[11:13] + text[14:16] + text[17:19]
+    if not (len(digits) == 14 and digits.isascii() and digits.isdigit() and text[13] == ":" == text[16]):
         raise ValueError(text)
     hour, minute, second = int(text[11:13]), int(text[14:16]), int(text[17:19])
     if hour > 23 or minute > 59 or second > 60:  # 60 is a leap second

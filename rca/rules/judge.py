@@ -8,6 +8,7 @@ its share of the exponentials. Nothing is added for shouting first or loudest.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from dataclasses import replace
 from functools import lru_cache
@@ -31,6 +32,7 @@ OTHER_ATTEMPT = -1.0  # the job had already failed in an earlier attempt
 TEMPERATURE = 1.25  # how much the sums overstate: fitted on labelled runs, see docs/measurements.md
 MARGIN_NS = 2_000_000_000  # failures closer than this are not ordered
 SHOWN = 5
+SOURCE_TAG = re.compile(r"\[/?[\w./-]+\.(?:cc|cpp|hpp|h|cu):\d+\] ?")
 
 
 @lru_cache
@@ -137,19 +139,28 @@ def summary(cause_class: str, rule: Rule, cause: Event, symptom: Event | None) -
     """One or two sentences for a tired person: what broke, where, when, and how it surfaced."""
     where = " ".join(p for p in (f"rank {cause.rank}" if cause.rank is not None else cause.actor or "", f"on {cause.host}" if cause.host else "") if p)
     when = f"at step {cause.step}" if cause.step is not None else (f"during {cause.stage}" if cause.stage else "")
-    first = cause.text.split("\n", 1)[0][:160]
+    first = brief(cause.text, 140)
     text = f"{rule.title} ({cause_class})" + (f": {where}" if where else "") + (f" {when}" if when else "") + f": {first}"
     if symptom is not None and symptom.event_id != cause.event_id and (symptom.rank != cause.rank or symptom.ranks):
         others = f"on {len(symptom.ranks)} other ranks" if len(symptom.ranks) > 1 else f"on rank {symptom.rank}" if symptom.rank is not None else "elsewhere"
-        text += f". It surfaced {others} as: {symptom.text.splitlines()[0][:100]}"
+        text += f". It surfaced {others} as: {brief(symptom.text, 110)}"
     return text
 
 
-def _symptom(match: Match, run: Run, graph: nx.DiGraph) -> Event | None:
+def brief(text: str, most: int) -> str:
+    """The first line of a message without the source file it begins with, cut at a word."""
+    line = SOURCE_TAG.sub("", text.strip().split("\n", 1)[0]).strip()
+    return line if len(line) <= most else line[:most].rsplit(" ", 1)[0] + " …"
+
+
+def _symptom(match: Match, run: Run, graph: nx.DiGraph) -> Event:
     """What was printed in the end: the chain's symptom, else the loudest effect of the cause."""
     linked = [match.found[link.name] for link in match.rule.links if link.role == "symptom" and link.name in match.found]
-    if linked:
-        return linked[0]
+    symptom = linked[0] if linked else _loudest(match, run, graph)
+    return symptom if symptom.stage is not None else symptom.but(stage=match.cause.stage)
+
+
+def _loudest(match: Match, run: Run, graph: nx.DiGraph) -> Event:
     by_id = {e.event_id: e for e in run.events}
     effects = [by_id[i] for i in graph.successors(match.cause.event_id)] if match.cause.event_id in graph else []
     loud = [e for e in effects if e.kind in VICTIM_KINDS and e.kind not in QUIET_KINDS and e.kind != Kind.AGENT_STOPS_SIBLING]

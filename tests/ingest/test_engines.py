@@ -32,10 +32,7 @@ def expected(literals, text):
     """The same by looking at every place."""
     low = text.lower()
     return sorted(
-        (at + len(literal), index)
-        for index, literal in enumerate(literals)
-        for at in range(len(low) - len(literal) + 1)
-        if low.startswith(literal.lower(), at)
+        (at + len(literal), index) for index, literal in enumerate(literals) for at in range(len(low) - len(literal) + 1) if low.startswith(literal.lower(), at)
     )
 
 

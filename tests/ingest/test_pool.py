@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -73,6 +74,14 @@ def test_all_workers_dying_at_every_file_ends(tmp_path):
     assert results == [("died", "the reader exited with code 1")] * 12
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_last_worker_may_die(tmp_path, count):
+    """Death at the very last file, with no other worker left, ends the run as well."""
+    sources = fill(tmp_path, count)
+    results = scan_all(sources, lambda s, m: os._exit(3), MATCHER, workers=2)
+    assert results == [("died", "the reader exited with code 3")] * count
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_exception_costs_one_file(tmp_path, workers):
     """A fault in reading one file is that file's result."""
@@ -114,9 +123,13 @@ def test_progress_and_meanwhile(tmp_path, workers):
 
 def test_an_error_in_the_parent_ends_the_workers(tmp_path):
     """If the parent fails meanwhile, no worker is left behind."""
+
+    def interrupt():
+        raise KeyboardInterrupt
+
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(KeyboardInterrupt):
-        scan_all(fill(tmp_path, 10), lambda s, m: time.sleep(60), MATCHER, workers=2, meanwhile=lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        scan_all(fill(tmp_path, 10), lambda s, m: time.sleep(60), MATCHER, workers=2, meanwhile=interrupt)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
     assert len(os.listdir("/proc/self/fd")) == before
@@ -135,5 +148,5 @@ def test_batches_are_even_and_largest_first():
     order, batches = pool._batches(sources, list(range(len(sources))), 2)
     assert order[:2] == [1, 3] and sorted(order) == list(range(len(sources)))
     assert batches[:2] == [(0, 1), (1, 2)]
-    assert batches[-1][1] == len(sources) and all(a[1] == b[0] for a, b in zip(batches, batches[1:], strict=False))
+    assert batches[-1][1] == len(sources) and all(a[1] == b[0] for a, b in pairwise(batches))
     assert len(batches) <= pool.BATCHES_MAX

@@ -135,7 +135,7 @@ def test_sparse_file(tmp_path):
     """What lies behind a huge hole is found at its offset; a literal is not seen across the hole."""
     path = tmp_path / "a"
     with open(path, "wb") as file:
-        file.write(b"first\nno space left")
+        file.write(b"first\n" + b"no space left".rjust((64 << 10) - 6, b"z"))  # whole blocks: data reaches up to the hole
         file.seek(1 << 38)
         file.write(b" on device\nKilled\n")
     source = list_sources([path])[0]
@@ -144,7 +144,7 @@ def test_sparse_file(tmp_path):
     assert (result.truncated, result.decoded_size) == ("sparse", source.size)
     assert result.consumed < 1 << 20
     assert result.head.startswith(b"first\n") and result.tail.rstrip(b"\0").endswith(b"Killed\n")
-    assert line_numbers(source, [0, 6, result.hits[0][1]]) == [1, 2, 3]
+    assert line_numbers(source, [0, 6, (1 << 38) - 100, result.hits[0][1]]) == [1, 2, 2, 3]
 
 
 def test_truncated_gzip(tmp_path):

@@ -23,9 +23,7 @@ class Matcher:
         if ids:  # Hyperscan refuses an empty set
             self._database = hs.Database(mode=hs.HS_MODE_BLOCK)
             flags = [hs.HS_FLAG_CASELESS | (hs.HS_FLAG_SINGLEMATCH if i in once else 0) for i in ids]
-            self._database.compile(
-                expressions=[literals[i] for i in ids], ids=ids, elements=len(ids), flags=flags, literal=True
-            )
+            self._database.compile(expressions=[literals[i] for i in ids], ids=ids, elements=len(ids), flags=flags, literal=True)
 
     def scan(self, view: bytes | bytearray | memoryview, on_hit: OnHit) -> None:
         """Report every match in `view`, see `rca.ingest.engines`."""

@@ -47,13 +47,12 @@ def build(record: dict[str, Any], raw: str, shape: str) -> Line | None:
     get = found.get
     text = get("text", get("event"))
     step = _number(get("global_step", get("step")))
-    if text is None and "exc" not in found and (step is None and "level" not in found or "time" not in found and step is None):
+    if text is None and "exc" not in found and ((step is None and "level" not in found) or ("time" not in found and step is None)):
         return None
     exc = trace(get("exc"))
-    if isinstance(text, dict):  # torchelastic's error file nests all of it once more
-        inner = build(text, raw, shape)
-        text = inner.text if inner else None
-        exc = exc or (inner.extra or {}).get("exc") if inner else exc
+    if isinstance(text, dict) and isinstance(text.get("message"), str):  # torchelastic's error file nests all of it once more
+        nested = text.get("extraInfo")
+        return build({"message": text["message"]} | (nested if isinstance(nested, dict) else {}), raw, shape)
     text = text if isinstance(text, str) else raw if text is None else str(text)
     if exc is None and HEADING in text:
         at = text.index(HEADING)
@@ -103,7 +102,7 @@ def _level(value: Any, record: dict[str, Any]) -> str | None:
     if isinstance(value, str):
         return level(value)
     if isinstance(value, int):
-        return (PINO if "hostname" in record and "v" in record or value == 60 else PYTHON).get(value)
+        return (PINO if ("hostname" in record and "v" in record) or value == 60 else PYTHON).get(value)
     return None
 
 

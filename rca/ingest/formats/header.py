@@ -60,15 +60,15 @@ ANY_LEVEL = rf"(?:{LEVEL}|debug|info|notice|warn(?:ing)?|error|critical|fatal|De
 #: One field, by its first character: what is no field is given up after a character or a word. Numbers are those of the groups.
 FIELD = rf"""(?:
     [\[(](?:                                                        # in brackets:
-        ({ANY_LEVEL})(?:\ *|\|[^\]\[]{{1,80}})[\])]                   # 1 level, `[WARNING|trainer.py:123]`
-      | ({PATTERN})([^\]\[()]{{0,60}})[\])]                           # 2 time, 3 what stands behind it
+        (?=[A-Za-z])({ANY_LEVEL})(?:\ *|\|[^\]\[]{{1,80}})[\])]      # 1 level, `[WARNING|trainer.py:123]`
+      | (?=[\dFJMASONDTW])({PATTERN})([^\]\[()]{{0,60}})[\])]                           # 2 time, 3 what stands behind it
       | (?:([A-Za-z][\w.-]{{0,40}})[\ _])?{RANK}[\ =:_]{{0,2}}(\d{{1,6}})(?:\ ?(?:/|of)\ ?\d{{1,6}})?[\])](?!:)  # 4 whose, 5 rank
       | [\w./<>-]{{1,100}}{SOURCE_FILE}(?::[\w<>.():]{{1,80}})?[\])]   # `[train.py:120]`
       | {THREAD}[\])]
       | (?:pid[\ =:]|(?=\d{{1,9}}\]\ {{0,8}}\[?{LEVEL}\b))(\d{{1,9}})\]   # 6 pid
       | (?<=\[)([A-Za-z_][\w.-]{{0,60}})\](?!:)(?:\ ?\[(?!{ANY_LEVEL}\]|{RANK}\d)[\w<>.]{{1,60}}\])?   # 7 process or logger, then perhaps a function
     )
-  | (?=[\dA-Z])(?:({PATTERN})                                       # 8 time
+  | (?=[\dA-Z])(?:(?=[\dFJMASONDTW])({PATTERN})                      # 8 time
       | ({LEVEL})(?![\w.=(])\]?                                      # 9 level
       | {THREAD}(?::(\d{{1,9}}))?(?![\w(])                           # 10 pid, `MainThread:4105`
       | ([DIWEFC])\ (?=\S{{1,160}}:\d{{1,6}}\])                       # 11 level, `F external/x.cc:458] `
@@ -115,7 +115,7 @@ def tag_rank(text: str) -> tuple[int | None, str | None, str]:
     return None, None, text
 
 
-def read(text: str) -> Line | None:
+def read(text: str, shape: str = "header") -> Line | None:
     """Read the header at the start of `text`; None where there is neither a time nor a level nor a rank."""
     match = HEADER.match(text, 0, HEAD)
     if match is None:
@@ -163,12 +163,12 @@ def read(text: str) -> Line | None:
     # vLLM and OpenRLHF begin with the level and repeat the header on each line; others may break off into a traceback.
     # What is merely indented behind a header of level info is an indented message.
     if level not in QUIET and (is_continued(message) if repeats else opens in MAY_CONTINUE and is_body(message)):
-        return make((message, stamp, level, rank, local_rank, host, pid, actor, None, None, "", "header", False, logger, None))
+        return make((message, stamp, level, rank, local_rank, host, pid, actor, None, None, "", shape, False, logger, None))
     if opens == " ":
         message = message.lstrip(" ")  # padding of a column, or an indented message
     stage, step = find(message)
     prefixed = time is not None or level is not None
-    return make((message, stamp, level, rank, local_rank, host, pid, actor, stage, step, "", "header", prefixed, logger, None))
+    return make((message, stamp, level, rank, local_rank, host, pid, actor, stage, step, "", shape, prefixed, logger, None))
 
 
 def _tail(tail: str, level: str | None, rank: int | None, actor: str | None) -> tuple[str | None, int | None, str | None]:

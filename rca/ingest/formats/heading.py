@@ -13,7 +13,8 @@ Source: nfsiostat(8), `date -R` in collectors' scripts.
 from __future__ import annotations
 
 from rca.ingest.formats import LOCAL, Line
-from rca.ingest.times import iso, read as read_time  # noqa: F401  (iso is for the doctest)
+from rca.ingest.times import iso  # noqa: F401  (iso is for the doctest)
+from rca.ingest.times import read as read_time
 
 SAMPLE = """\
 # Tue, 08 Sep 2026 08:40:26 +0000

@@ -19,10 +19,7 @@ import json
 import re
 from typing import Any
 
-import msgspec
-
-from rca.ingest.formats import Line, Wrap
-from rca.ingest.formats import journal_json
+from rca.ingest.formats import Line, Wrap, journal_json
 from rca.ingest.formats.fields import build, moment
 
 SAMPLE = """\
@@ -32,23 +29,21 @@ SAMPLE = """\
 {"step": 3, "data": {"loss": NaN}}"""
 
 LONGEST = 1 << 18  # a log record longer than this is a dump of something else
-PEEK = 4096
-#: One of these keys is in every log record; spans, metrics and configurations are not decoded at all.
+SHORT, PEEK = 1024, 4096
+#: One of these keys is in every log record; long spans, metrics and configurations are not decoded at all.
 KEYS = re.compile(r'"(?:msg|message|event|log|text|MESSAGE|record|step|exception|levelname|@timestamp)"\s{0,4}:')
-BAD = (ValueError, RecursionError, OverflowError, msgspec.DecodeError)
 
 
 def decode(text: str) -> dict[str, Any] | None:
     """The object that the line is, or None."""
-    if len(text) > LONGEST or text[1:2] not in '" ' or not text.rstrip().endswith("}") or not KEYS.search(text, 0, PEEK):
+    if len(text) > LONGEST or text[1:2] not in '" ' or not text.rstrip().endswith("}"):
+        return None
+    if len(text) > SHORT and not KEYS.search(text, 0, PEEK):
         return None
     try:
-        loaded = msgspec.json.decode(text)
-    except BAD:
-        try:
-            loaded = json.loads(text)  # takes NaN and Infinity, which Python's own encoder writes
-        except BAD:
-            return None
+        loaded = json.loads(text)  # takes NaN and Infinity, which Python's own encoder writes
+    except (ValueError, RecursionError):
+        return None
     return loaded if isinstance(loaded, dict) else None
 
 

@@ -36,9 +36,9 @@ CANCELLED = re.compile(r"CANCELLED AT (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", re.ASCI
 
 def read(text: str) -> Line | None:
     """Read one such line."""
-    if match := SPEAKER.match(text, 0, HEAD):
+    if text[:1] != "[" and (match := SPEAKER.match(text, 0, HEAD)):
         at = CANCELLED.search(text, 0, HEAD)
         return Line(text, of(at[1]) if at else None, level(match[2]) or "info", actor=match[1], shape="slurm", prefixed=True)
-    if match := DAEMON.match(text, 0, HEAD):
+    if text[11:12] == "T" and (match := DAEMON.match(text, 0, HEAD)):
         return Line(text[match.end() :], of(match[1]), level(match[2]), shape="slurm", prefixed=True)
     return None

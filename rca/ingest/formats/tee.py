@@ -68,7 +68,7 @@ def peel(text: str) -> tuple[str, Wrap] | None:
         if text[end + 2 : end + 3] not in " (":  # the frequent case: the first field of a header
             return None
         rest = text[end + 1 :].lstrip(" ")
-        if rest[:7] == "(AReaL)" or rest[:2] == "(R" and " pid=" in rest[:LONGEST]:
+        if rest[:7] == "(AReaL)" or (rest[:2] == "(R" and " pid=" in rest[:LONGEST]):
             return rest, Wrap("areal_merged", inner, actor=inner)
         if len(text) - len(rest) >= COLUMN and end + 2 < COLUMN + 8 and ROLE.fullmatch(inner) and inner not in LEVELS:
             return text[max(COLUMN, end + 3) :], Wrap("areal_merged", inner, actor=inner)

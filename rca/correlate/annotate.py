@@ -1,0 +1,85 @@
+"""What only the whole run tells about an event: whether its process lived on, whose pid it was, which stage and step it fell into."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rca.correlate import address, progress
+from rca.correlate.edges import host as host_edges
+from rca.correlate.edges import rpc
+from rca.correlate.progress import Proc
+from rca.correlate.view import View
+from rca.model import Event
+from rca.taxonomy import Kind
+
+NON_FINITE = re.compile(r"[+-]?(?:nan|inf)", re.I)
+#: Before any step is made: what these report is the start-up, whatever the log says of stages.
+START_UP = frozenset({
+    Kind.RENDEZVOUS_TIMEOUT, Kind.RENDEZVOUS_UNREACHABLE, Kind.RENDEZVOUS_REFUSED, Kind.ADDRESS_IN_USE, Kind.ADDRESS_UNRESOLVED,
+    Kind.ADDRESS_LOOPBACK, Kind.MESH_FAILED, Kind.BAD_ARGUMENT, Kind.IMPORT_FAILED,
+})  # fmt: skip
+ROLE_STAGE = {"rollout": "rollout", "reference": "reference"}
+
+
+def annotate(view: View) -> list[Event]:
+    """The folded events with these facts filled in, in the same order."""
+    lonely = _lonely_non_finite(view)
+    out = []
+    for event in view.events:
+        proc = view.procs.get(progress.key_of(event) or ())
+        extra: dict[str, Any] = {}
+        if proc is not None and event.source is not None and progress.lived_on(event, proc):
+            extra["lived_on"] = True
+        if event.kind == Kind.KILLED_BY_KERNEL and host_edges.foreign(event, view) is True:
+            extra["foreign"] = True
+        if event.kind == Kind.EXITED and proc is not None and proc.ended_by is not None and proc.ended_by.event_id != event.event_id:
+            extra["told"] = True
+        if value := event.attrs.get("value"):
+            extra["own"] = "non_finite" if NON_FINITE.match(str(value)) else "finite"
+        elif event.event_id in lonely:
+            extra["own"] = "non_finite"
+        event = event.but(attrs={**event.attrs, **extra}) if extra else event
+        if event.kind in rpc.ABOUT_CALLEE:
+            event = rpc.about(event, view)
+        if event.kind == Kind.RENDEZVOUS_UNREACHABLE:
+            event = address.about(event, view)
+        out.append(_placed(_timed(event, proc), proc, view))
+    return out
+
+
+def _lonely_non_finite(view: View) -> set[int]:
+    """Events of the ranks that printed a non-finite value while others of the same steps did not: there it began."""
+    printed = [e for e in view.of(Kind.NON_FINITE) if not e.attrs.get("traceback") and e.rank is not None]
+    ranks = {e.rank for e in printed}
+    return {e.event_id for e in printed} if ranks and len(ranks) < len(view.ranked) else set()
+
+
+def _timed(event: Event, proc: Proc | None) -> Event:
+    """A traceback without a time of its own came between the line above it and the last sign of life of its process."""
+    if not event.attrs.get("inherited") or event.time_ns is None or proc is None or proc.last_ns is None or proc.last_ns <= event.time_ns:
+        return event
+    gap = proc.last_ns - event.time_ns
+    ended = proc.ended_by is not None and proc.ended_by.event_id == event.event_id and not event.attrs.get("thread")
+    return event.but(time_ns=proc.last_ns if ended else event.time_ns + gap // 2, time_error_ns=event.time_error_ns + gap // 2)
+
+
+def place(event: Event, view: View) -> Event:
+    """A derived event with its stage and step."""
+    return _placed(event, view.procs.get(progress.key_of(event) or ()), view)
+
+
+def _placed(event: Event, proc: Proc | None, view: View) -> Event:
+    """An event without stage or step has those its process, or else the run, was in at that time."""
+    stage, step = event.stage, event.step
+    if not event.attrs.get("said_stage") and event.role in ROLE_STAGE and stage in (None, "train"):
+        stage = ROLE_STAGE[event.role]
+    if stage is None and event.kind in START_UP:
+        stage = "init"
+    if event.time_ns is not None and (stage is None or step is None):
+        slack = event.time_ns + event.time_error_ns
+        procs = [proc] if proc is not None and proc.steps else view.ranked if proc is None else []
+        before = [s for p in procs for s, ns in p.steps if ns <= slack]
+        step = step if step is not None else max(before, default=None) if proc is not None else step
+        stage = stage or ("train" if before else "init" if any(p.steps for p in procs) else proc.last_stage if proc else None)
+    return event if (stage, step) == (event.stage, event.step) else event.but(stage=stage, step=step)
