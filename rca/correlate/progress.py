@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from rca.correlate.identity import Identity, Writer
 from rca.model import Event, Record
 from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
 
+OF_TOTAL = re.compile(r"\b(?:step|iter(?:ation)?|it)\D{0,12}?(\d+)\s*/\s*(\d+)\b", re.I)
 SURVIVED_LINES = 3  # lines a process writes after an error before we say that it lived on
 #: How a process ends. Anything else that it prints is on the way there.
 DEADLY = frozenset({Kind.FATAL_SIGNAL, Kind.KILLED, Kind.NATIVE_ABORT, Kind.KILLED_BY_KERNEL})
@@ -130,6 +132,12 @@ def lived_on(event: Event, proc: Proc) -> bool:
     return writer is not None and seq is not None and writer.info["lines"] - seq > SURVIVED_LINES
 
 
+def _all_steps_done(proc: Proc) -> bool:
+    """Whether the last step that a log states is the last of those it was to make (`step 2000/2000`)."""
+    totals = [(int(m[1]), int(m[2])) for w in proc.writers for mark in w.info["steps"][-1:] if (m := OF_TOTAL.search(mark[5]))]
+    return bool(totals) and all(step == total > 1 for step, total in totals)
+
+
 def _ending(proc: Proc) -> None:
     """Find what ended the process: a deadly event, else its last error that it did not survive."""
     finish = next((e for e in reversed(proc.events) if e.kind == Kind.FINISHED), None)
@@ -140,6 +148,6 @@ def _ending(proc: Proc) -> None:
     proc.ended_by = ending[-1] if ending else None
     # A later failure undoes an earlier finish: the same rank may have run again.
     undone = proc.ended_by is not None and finish is not None and (deadly or (proc.ended_by.time_ns or 0) > (finish.time_ns or 0))
-    proc.finished = finish is not None and not undone
+    proc.finished = (finish is not None and not undone) or (proc.ended_by is None and proc.exit is None and _all_steps_done(proc))
     if proc.finished and proc.exit is None:
         proc.ended_by = None

@@ -39,6 +39,8 @@ from rca.ingest.formats import (
     tee,
 )
 from rca.ingest.formats.progress import lead
+from rca.ingest.formats.words import LEVEL
+from rca.ingest.times import MONTH_NAME, WEEKDAY
 
 __all__ = ["Line", "parse", "pieces"]
 
@@ -50,13 +52,19 @@ DIGITS = "0123456789"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 PEELERS: dict[str, Callable[[str], tuple[str, Wrap] | None]] = {"[": tee.peel, "(": ray.peel, " ": launch.peel, "{": json_line.peel}
 PEELERS |= dict.fromkeys(DIGITS + LETTERS, launch.peel)
-#: A word at the start of a line that has no header at all is by far the most frequent; only such letters begin a level, month or tool.
+#: What the first character may begin. A word that opens a line without any header is by far the most frequent: few letters are tried.
 READERS: dict[str, tuple[Callable[[str], Line | None], ...]] = {
-    "{": (json_line.read,), "*": (abort.read, heading.read), "#": (heading.read,), "=": (heading.read,), "<": (kernel.read,), " ": (header.read,), "(": (header.read,), "-": (header.read, heading.read),
-}  # fmt: skip
-READERS |= dict.fromkeys(DIGITS, (header.read, kernel.read))
-READERS |= dict.fromkeys(LETTERS, ())
-for _letters, _reader in (("VDIWEFC", klog.read), ("s", slurm.read), ("tl", logfmt.read), ("JFMASONDjfmasond" + "klg", kernel.read)):
+    "{": (json_line.read,),
+    "*": (abort.read, heading.read),
+    "-": (header.read, heading.read),
+    "#": (heading.read,),
+    "=": (heading.read,),
+    "<": (kernel.read,),
+    " ": (header.read,),
+    "(": (header.read,),
+}
+READERS |= dict.fromkeys(DIGITS, (header.read, kernel.read)) | dict.fromkeys(LETTERS, ())
+for _letters, _reader in (("VDIWEFC", klog.read), ("s", slurm.read), ("tl", logfmt.read), ("JFMASONDjfmasondklg", kernel.read)):
     READERS |= {_letter: (*READERS[_letter], _reader) for _letter in _letters}
 #: Behind an opening bracket the second character decides.
 BRACKETS: dict[str, tuple[Callable[[str], Line | None], ...]] = dict.fromkeys(LETTERS + "<", (header.read,))
@@ -66,8 +74,10 @@ BRACKETS |= dict.fromkeys(DIGITS, (ray_core.read, slurm.read, kernel.read, heade
 DATED = (header.read,)  # `[2026-11-20 11:32:06]` or with milliseconds: by far the most frequent bracket
 #: Words and shapes with which a header of an unknown logger begins when it does not begin with a time.
 BEGINS = re.compile(
-    r"(?:(?:global_)?rank[=:]?\d|DEBUG|INFO|NOTICE|SUCCESS|WARN|ERROR|CRIT|FATAL|SEVERE|TRACE|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? |(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
-    r"|[A-Za-z_][\w.-]{0,60}+(?: \d{1,9})?[ :|-]{1,4}\[?(?:DEBUG\b|INFO\b|WARN|ERROR\b|CRIT|FATAL\b|\d{4}-\d\d-\d\d|\d\d-\d\d \d\d:|\d\d:\d\d:\d\d))",
+    rf"(?:(?:global_)?rank[=:]?\d|{LEVEL}\b|{WEEKDAY},? |{MONTH_NAME} "
+    # a name, then a time or a level that is more than a word of a sentence: "worker3 ERROR: x", not "No ERROR found"
+    rf"|[A-Za-z_][\w.-]{{0,60}}+(?: \d{{1,9}})?(?: ?[:|-]{{1,2}} ?\[?{LEVEL}\b| {{1,4}}\[?{LEVEL}(?=:|\]| \|| +\[| +\S{{1,80}}:\d)"
+    r"|[ :|-]{1,4}\[?(?:\d{4}-\d\d-\d\d|\d\d-\d\d \d\d:|\d\d:\d\d:\d\d)))",
     re.ASCII,
 )
 #: Other scripts: only a month of another locale is looked for.
@@ -188,11 +198,8 @@ def _wrapped(text: str) -> int:
 
 def _read(text: str, first: str, depth: int = 0) -> Line:
     """Read a line that no wrapper surrounds; `depth` counts the carriers around it."""
-    if first == " " or first == "\t":
-        if text[:7] == "(AReaL)":
-            pass
-        elif text.lstrip()[:1] not in INDENTED:
-            return Line(text)
+    if (first == " " or first == "\t") and text.lstrip()[:1] not in INDENTED:
+        return Line(text)
     if text[:8] == "(AReaL) ":
         return header.read(text[8:], "areal") or Line(text[8:], shape="areal")
     if " NCCL " in text and (line := nccl.read(text)) is not None:
@@ -240,7 +247,7 @@ def _carried(text: str, line: Line, depth: int) -> Line:
 
 def _merge(text: str, wraps: list[Wrap], depth: int = 0) -> Line:
     """Read the line inside and add what the wrappers told: a header knows the time best, a wrapper the process."""
-    body = text[:4] == "    " and text.lstrip()[:1] not in INDENTED or text[:8] == '  File "'
+    body = text[:2] == "  " and text.lstrip()[:1] not in INDENTED  # of a traceback: the frequent case
     line = None if body else _read(text, text[:1], depth)
     if len(wraps) == 1 and (line is None or line.shape == "plain"):
         shape, stream, rank, local_rank, host, pid, actor, stamp, extra = wraps[0]

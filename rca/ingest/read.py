@@ -22,6 +22,8 @@ from rca.ingest.signatures import Signature, load
 from rca.ingest.sources import Source, list_sources, read_range
 from rca.model import Event, Mark, Reading
 
+#: These open a block that needs no phrase of its own to matter; the scanner must see them for their surroundings to be decoded.
+BLOCK_STARTS = ("traceback (most recent call last)", "fatal python error:", "childfailederror", "exception in thread ")
 LINE_CUT = 64 << 10  # characters of one line that are parsed; the rest of such a line is scanned all the same
 DOCUMENT_MAX = 1 << 20
 TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/[^/]+$")
@@ -54,6 +56,8 @@ def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[
     for signature in signatures:
         for literal in signature.literals:
             table.setdefault(literal.lower(), []).append(signature)
+    for literal in BLOCK_STARTS:
+        table.setdefault(literal, [])
     keys = sorted(table)
     return [k.encode() for k in keys], [table[k] for k in keys]
 

@@ -29,6 +29,8 @@ FACTS = {
     "local_rank": re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I),
     "world": re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=:]\s*(\d+)|\brank \d+ of (\d+)", re.I),
 }
+BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
+CALM = ("info", "debug", "warning")
 SERVES = re.compile(r"\b(?:ready|listening|serving|started|running)\b.{0,40}?:(\d{4,5})\b", re.I)
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
 THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
@@ -160,6 +162,11 @@ class Reader:
             stream.heading = (f"thread {thread[1]}", at)
             return
         if found and self._signature(stream, line, at, found):
+            return
+        if line.level not in CALM and (bare := BARE.match(text)):
+            # The head of its traceback was cut off or never printed; the last line still says what was raised.
+            attrs = {"exception": bare[1].rsplit(".", 1)[-1], "traceback": True, "bare": True, "inherited": not line.prefixed, "frames": []}
+            self._emit(stream, Kind.EXCEPTION, text[:TEXT_CUT], "error", at, attrs=attrs)
             return
         if line.level in LEVELS:
             self._emit(stream, Kind.LOGGED_ERROR, text, LEVELS[line.level], at)

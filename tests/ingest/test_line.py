@@ -129,6 +129,9 @@ HEADERS = [
     ("[trainer][rank=3][INFO] msg", said(text="msg", level="info", rank=3, actor="trainer", shape="header", prefixed=True)),
     ("2026-11-20T11:32:06.123456Z [info     ] done step=3",
      said(text="done step=3", stamp="2026-11-20T11:32:06.123456", level="info", step=3, shape="header", prefixed=True)),
+    ("2026-11-20 11:32:06 INFO [gpt2:55] x", said(text="[gpt2:55] x", stamp="2026-11-20T11:32:06", level="info", shape="header", prefixed=True)),
+    ("2026-11-20 11:32:06 INFO [local_rank=1][rank=9] loading: x",
+     said(text="loading: x", stamp="2026-11-20T11:32:06", level="info", rank=9, local_rank=1, shape="header", prefixed=True)),
     ("2026-11-20 11:32:06 INFO [local_rank=3] x", said(text="x", stamp="2026-11-20T11:32:06", level="info", local_rank=3, shape="header", prefixed=True)),
 ]  # fmt: skip
 
@@ -246,6 +249,9 @@ PLAIN = [
     ("17  0      0 1484973334 812344 192000000    0    0   150  2501", {}),
     ("NVRM: Xid (PCI:0000:06:00): 79, pid=..., GPU has fallen off the bus.", {}),
     ("wandb: Run data is saved locally", {}),
+    ("No ERROR found in 3 files", {}),
+    ("the INFO level is used", {}),
+    ("   0: rust_begin_unwind", {}),
     ("terminate called after throwing an instance of 'c10::DistBackendError'", {}),
     ("  what():  [PG ID 0 PG GUID 0(default_pg) Rank 5] Process group watchdog", {}),
     ("Timeout (0:30:00)!", {}),
@@ -261,6 +267,8 @@ MESSAGES = [
     ("rank 3 did not answer", {}),
     ("[10:200] slice", {}),
     ("[utils:55] x", {}),
+    ("loading: rank=3 done", {}),
+    ("[node_rank=1] x", {}),
     ("[tp_rank=1] x", {}),
     ("[Rank -1] x", {}),
     ("Resuming from /ckpt/global_step_200", {}),

@@ -13,7 +13,7 @@ info 3 None train 5 True 'stage=train step=5'
 info 0 None data None True 'shard 3'
 error None controller None None True '/train failed'
 info 3 RemoteHybridTrainWorker None None True 'ready'
-info 1 None train None True 'uncaught exception'
+info 1 None None None True 'train: uncaught ex'
 info None None None None True 'saved model shard '
 warning None None root None True 'hello'
 error None None None None False '  File "core.py", '
@@ -53,7 +53,7 @@ ERROR 05-02 21:36:34 [core.py:464]   File "core.py", line 461, in run
 #: Words that look like a logger before a colon and are the message's own.
 NO_LOGGER = r"(?:error|warning|exception|failed|failure|loss|lr|step|epoch|iteration|config|reason|note|args|time|total|using|hint|caused|usage)\b"
 SOURCE_FILE = r"\.(?:py|pyx|cpp|cc|cu|cuh|hpp|rs|go|c|h|java|scala)"
-RANK = r"(?:[Gg]lobal[_\ ])?(?:[Rr]ank|RANK|[Rr])"
+RANK = r"(?:(?:[Gg]lobal|[Ww]orld)[_\ ])?(?:[Rr]ank|RANK|[Rr])"
 FILES = (".py", ".cc", ".cpp", ".rs", ".go", ".cu")
 THREAD = r"(?:MainThread|MainProcess|(?:Thread|SpawnProcess|ForkProcess|Process)-\d[\w-]{0,20}(?:\ \(\w{1,40}\))?)"
 ANY_LEVEL = rf"(?:{LEVEL}|debug|info|notice|warn(?:ing)?|error|critical|fatal|Debug|Info|Warn(?:ing)?|Error|Critical|Fatal)"
@@ -62,22 +62,24 @@ FIELD = rf"""(?:
     [\[(](?:                                                        # in brackets:
         (?=[A-Za-z])({ANY_LEVEL})(?:\ *|\|[^\]\[]{{1,80}})[\])]      # 1 level, `[WARNING|trainer.py:123]`
       | (?=[\dFJMASONDTW])({PATTERN})([^\]\[()]{{0,60}})[\])]                           # 2 time, 3 what stands behind it
-      | (?:([A-Za-z][\w.-]{{0,40}})[\ _])?{RANK}[\ =:_]{{0,2}}(\d{{1,6}})(?:\ ?(?:/|of)\ ?\d{{1,6}})?[\])](?!:)  # 4 whose, 5 rank
+      | [Ll]ocal[_\ ]?[Rr]ank[\ =:]{{0,2}}(\d{{1,6}})[\])]               # 4 local rank
+      | (?:node|group|machine|tp|pp|dp|ep|cp|sp|mp|role|TP|PP|DP|EP|CP)[_\ ]?[Rr]ank[\ =:]{{0,2}}\d{{1,6}}[\])]   # of something else than the job
+      | (?:([A-Za-z][\w.-]{{0,40}})\ )?{RANK}[\ =:_]{{0,2}}(\d{{1,6}})(?:\ ?(?:/|of)\ ?\d{{1,6}})?[\])](?!:)  # 5 whose, 6 rank
       | [\w./<>-]{{1,100}}{SOURCE_FILE}(?::[\w<>.():]{{1,80}})?[\])]   # `[train.py:120]`
       | {THREAD}[\])]
-      | (?:pid[\ =:]|(?=\d{{1,9}}\]\ {{0,8}}\[?{LEVEL}\b))(\d{{1,9}})\]   # 6 pid
-      | (?<=\[)([A-Za-z_][\w.-]{{0,60}})\](?!:)(?:\ ?\[(?!{ANY_LEVEL}\]|{RANK}\d)[\w<>.]{{1,60}}\])?   # 7 process or logger, then perhaps a function
+      | (?:pid[\ =:]|(?=\d{{1,9}}\]\ {{0,8}}\[?{LEVEL}\b))(\d{{1,9}})\]   # 7 pid
+      | (?<=\[)([A-Za-z_][\w.-]{{0,60}})\](?!:)(?:\ ?\[(?!{ANY_LEVEL}\]|{RANK}\d)[\w<>.]{{1,60}}\])?   # 8 process or logger, then perhaps a function
     )
-  | (?=[\dA-Z])(?:(?=[\dFJMASONDTW])({PATTERN})                      # 8 time
-      | ({LEVEL})(?![\w.=(])\]?                                      # 9 level
-      | {THREAD}(?::(\d{{1,9}}))?(?![\w(])                           # 10 pid, `MainThread:4105`
-      | ([DIWEFC])\ (?=\S{{1,160}}:\d{{1,6}}\])                       # 11 level, `F external/x.cc:458] `
-      | (\d{{1,9}})(?=\ {{1,8}}\[?{LEVEL}\b|\ --\ )                    # 12 pid
+  | (?=[\dA-Z])(?:(?=[\dFJMASONDTW])({PATTERN})                      # 9 time
+      | ({LEVEL})(?![\w.=(])\]?                                      # 10 level
+      | {THREAD}(?::(\d{{1,9}}))?(?![\w(])                           # 11 pid, `MainThread:4105`
+      | ([DIWEFC])\ (?=\S{{1,160}}:\d{{1,6}}\])                       # 12 level, `F external/x.cc:458] `
+      | (\d{{1,9}})(?=\ {{1,8}}\[?{LEVEL}\b|\ --\ )                    # 13 pid
     )
-  | {RANK}[=:]?(\d{{1,6}})(?=\ ?[|:\]]|\ -\ |\ \w+=|\ \[?{LEVEL}\b)   # 13 rank, `rank=3 | `
-  | (?<=[A-Z]:)([A-Za-z_][\w.]{{0,120}}+):(?=\S)                     # 14 logger, `WARNING:root:`
-  | ([A-Za-z_][\w.-]{{0,80}}+)(?:\ (\d{{1,9}}))?(?:\ [-|]\ |:\ ?|\ )\ {{0,8}}(?=\[?{LEVEL}\b)  # 15 process or logger, 16 pid
-  | (?!(?:step|epoch|iter|iteration|global_step):)([A-Za-z_/.<][\w./<>-]{{0,100}}+)(?:   # 17 a source or logger, by what follows it:
+  | {RANK}[=:]?(\d{{1,6}})(?=\ ?[|:\]]|\ -\ |\ \w+=|\ \[?{LEVEL}\b)   # 14 rank, `rank=3 | `
+  | (?<=[A-Z]:)([A-Za-z_][\w.]{{0,120}}+):(?=\S)                     # 15 logger, `WARNING:root:`
+  | ([A-Za-z_][\w.-]{{0,80}}+)(?:\ (\d{{1,9}}))?(?:\ [-|]\ |:\ ?|\ )\ {{0,8}}(?=\[?{LEVEL}\b)  # 16 process or logger, 17 pid
+  | (?!(?:step|epoch|iter|iteration|global_step):)([A-Za-z_/.<][\w./<>-]{{0,100}}+)(?:   # 18 a source or logger, by what follows it:
         (?::[\w<>]{{1,60}}){{0,2}}(?=\ --?\ )                         # `train:main:120 - `, `worker.py:1654 -- `, `root - `
       | :\d{{1,6}}\]                                                # `controller.py:56] `
       | (?<=\.py):\d{{1,6}}(?=[\s:])                               # `train.py:120: `
@@ -93,8 +95,6 @@ HEADER = re.compile(rf"(?:{BETWEEN}{FIELD})+{AFTER}", re.VERBOSE | re.ASCII)
 LOGGER = re.compile(rf"(?!{NO_LOGGER})([a-z_][\w.]{{0,80}}+)(?<!Error): (?![\d{{\[])", re.ASCII)
 HOST_RANK = re.compile(r"\[(?=[A-Za-z][\w.]{0,60}[\d-])([A-Za-z][\w-]{0,60}(?:\.[a-z][\w-]{0,40}){0,4}):(\d{1,5})\] ?", re.ASCII)
 TAG_RANK = re.compile(r"[\[(](?:[Gg]lobal[_ ])?(?:[Rr]ank|RANK|[Rr])[ =:_]{0,2}(\d{1,6})[\])] ?(?!:)", re.ASCII)
-OTHER_RANKS = frozenset(("local", "node", "group", "machine", "tp", "pp", "dp", "ep", "cp", "sp", "mp", "role"))  # "[tp_rank=1]" is no global rank
-SPACED = ("O ", "G ", "R ", "L ", "N ", "T ", "S ", "E ", "] ", ") ")  # what stands before the message: a level or a bracket and a blank
 QUIET = ("info", "debug")
 MAY_CONTINUE = " \tTD"  # with these a body, a heading and a link of a traceback begin
 TAIL_LEVEL = re.compile(rf"\b({LEVEL})\b", re.ASCII)
@@ -102,15 +102,19 @@ TAIL_RANK = re.compile(r"(?:\b|_)rank[_ =]?(\d{1,6})\b", re.ASCII)
 TAIL_NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 
 
-def tag_rank(text: str) -> tuple[int | None, str | None, str]:
+def tag_rank(text: str, placed: bool) -> tuple[int | None, str | None, str]:
     """A rank in brackets that opens the message, `[r0]` or `[host:3]`: `(rank, host, the message behind it)`.
 
-    >>> tag_rank("[r0] x"), tag_rank("[h100-042:0] x"), tag_rank("[utils:55] x"), tag_rank("[10:200]")
-    ((0, None, 'x'), (0, 'h100-042', 'x'), (None, None, '[utils:55] x'), (None, None, '[10:200]'))
+    With `placed` the header has named its source already; otherwise `[gpt2:55]` may be a source, and only `[gpt-2:55]` is a host.
+
+    >>> tag_rank("[r0] x", False), tag_rank("[h100-042:0] x", False), tag_rank("[gn41:3] x", True)
+    ((0, None, 'x'), (0, 'h100-042', 'x'), (3, 'gn41', 'x'))
+    >>> tag_rank("[gpt2:55] x", False)[0], tag_rank("[utils:55] x", True)[0], tag_rank("[10:200]", True)[0]
+    (None, None, None)
     """
     if match := TAG_RANK.match(text):
         return int(match[1]), None, text[match.end() :]
-    if match := HOST_RANK.match(text):
+    if (match := HOST_RANK.match(text)) and (placed or "-" in match[1]):
         return int(match[2]), match[1], text[match.end() :]
     return None, None, text
 
@@ -120,7 +124,7 @@ def read(text: str, shape: str = "header") -> Line | None:
     match = HEADER.match(text, 0, HEAD)
     if match is None:
         return None
-    level1, time1, tail, who, rank1, pid1, name, time2, level2, pid2, letter, pid3, rank2, std, word, pid4, source = match.groups()
+    level1, time1, tail, local, who, rank1, pid1, name, time2, level2, pid2, letter, pid3, rank2, std, word, pid4, source = match.groups()
     time, level = time2 or time1, level2 or level1 or letter
     rank = rank1 or rank2
     if time is None and level is None and rank is None:
@@ -136,22 +140,19 @@ def read(text: str, shape: str = "header") -> Line | None:
         level = LEVELS[level]
     if rank is not None:
         rank = int(rank)
-    local_rank = host = None
+    local_rank = int(local) if local else None
+    host = None
     actor, logger = name, std or word
     if logger is None and source is not None and "/" not in source and not source.endswith(FILES):
         logger = source
     if who is not None:
-        whose = who.lower()
-        if whose in OTHER_RANKS:
-            rank, local_rank = None, rank if whose == "local" else None
-        elif whose not in ("global", "world"):
-            actor = who
+        actor = who
     elif tail:
         level, rank, actor = _tail(tail, level, rank, actor)
     if rank is None and (opens == "[" or opens == "("):
-        rank, host, message = tag_rank(message)
-    # "INFO train: message" names a logger, "ERROR: error_type: x" does not.
-    if logger is None and level is not None and opens.islower() and text[match.end() - 2 : match.end()] in SPACED and ": " in message[:80] and (found := LOGGER.match(message)):
+        rank, host, message = tag_rank(message, source is not None)
+    # "INFO train: message" names a logger; "ERROR: error_type: x" and "[INFO] loading: x" do not.
+    if opens.islower() and logger is None and level2 is not None and text[match.end() - 2].isupper() and (found := LOGGER.match(message)):
         logger, message = found[1], message[found.end() :]
     if actor is not None and who is None and not is_process(actor):
         actor, logger = None, logger or actor

@@ -49,7 +49,7 @@ def read(text: str) -> Line | None:
     stamp, level, pid = klog(monthday, clock), LEVELS[letter.lower()], int(pid) if pid else None
     if is_continued(message):
         return Line(message, stamp, level, int(rank) if rank else None, pid=pid, shape="klog", logger=source.rpartition(":")[0])
-    number, host, message = tag_rank(message)
+    number, host, message = tag_rank(message, True)
     stage, step = find(message)
     rank = int(rank) if rank else number
     return Line(message, stamp, level, rank, None, host, pid, None, stage, step, "", "klog", True, source.rpartition(":")[0])

@@ -39,7 +39,7 @@ node-7:   File "t.py", line 3, in f
 trainer-1  | 2026-11-20 11:32:10,216 INFO ready
 stderr: Traceback (most recent call last):"""
 
-SRUN = re.compile(r" {0,5}(\d{1,5}): ", re.ASCII)
+SRUN = re.compile(r" {0,2}(\d{1,5}): ", re.ASCII)
 CONTAINER = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) (?:(?:stdout|stderr) [FP](?: |$)|(?<=\.\d{7}Z )|(?<=\.\d{8}Z )"
     r"|(?<=\.\d{9}Z )|(?<=\.\d{7}.\d\d:\d\d )|(?<=\.\d{8}.\d\d:\d\d )|(?<=\.\d{9}.\d\d:\d\d ))",

@@ -34,7 +34,7 @@ def read(text: str) -> Line | None:
     if match is None:
         return None
     letter, when, source, number = match.groups()
-    rank, host, message = tag_rank(text[match.end() :])
+    rank, host, message = tag_rank(text[match.end() :], True)
     rank = int(number) if number else rank
     stage, step = find(message)
     return Line(message, of(when), LEVELS[letter], rank, host=host, stage=stage, step=step, shape="nemo", prefixed=True, logger=source)

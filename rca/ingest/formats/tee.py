@@ -14,6 +14,8 @@ areal_merged actor None None actor '(AReaL) 202603'
 areal_merged main None None main 'Traceback (mos'
 mpi 1,3 3 None None 'Bus error'
 kubectl pod/gpt-worker-1/pytorch None None pytorch 'epoch 3'
+>>> [peel(f"[{name}]:x")[1][1:7] for name in ("train-0", "h100-042")]
+[('train-0', None, None, None, None, 'train-0'), ('h100-042', None, None, None, None, None)]
 >>> [peel(t) for t in ("[1]:", "[INFO]    ready", "[Rank 0]: x", "[step12]: loss 3", "[10:200]", "[E socket.cpp:401]: x", "[")]
 [None, None, None, None, None, None, None]
 
@@ -27,7 +29,7 @@ import re
 from functools import lru_cache
 
 from rca.ingest.formats import Wrap
-from rca.ingest.formats.words import LEVELS
+from rca.ingest.formats.words import LEVELS, is_process
 
 SAMPLE = """\
 [default3]:  File "train.py", line 3
@@ -81,11 +83,13 @@ def peel(text: str) -> tuple[str, Wrap] | None:
 def _writer(inner: str) -> Wrap | None:
     """The writer that `[inner]:` names."""
     match = TEE.fullmatch(inner)
-    if match is None or match[1].lower() in NO_ROLE:
+    if match is None or match[1].lower().rstrip("-_.") in NO_ROLE:
         return None
     if match[1] in ("rank", "r"):
         return Wrap("rank", inner, rank=int(match[2]))
-    return Wrap("tee", inner, local_rank=int(match[2]), actor=None if match[1] == "default" else match[1].rstrip("_-."))
+    if match[1][-1] in "-_.":  # a name that ends in a number, such as `train-0` or a host: no launcher counts so
+        return Wrap("tee", inner, actor=inner if is_process(match[1].rstrip("-_.")) else None)
+    return Wrap("tee", inner, local_rank=int(match[2]), actor=None if match[1] == "default" else match[1])
 
 
 @lru_cache(maxsize=256)
