@@ -20,6 +20,7 @@ from rca.errors import RcaError
 
 ROOT = Path(__file__).resolve().parents[1]
 BUNDLE = ROOT / "rca" / "bundles" / "disk_full_at_save" / "logs"
+COPIES = 8
 CASES = sorted(p.parent for p in (ROOT / "tests" / "rules" / "cases").glob("*/*/case.toml"))
 ANALYZE = "import json, sys, rca\nd = rca.analyze(sys.argv[1], workers=int(sys.argv[2])).document\nd['stats'].pop('seconds')\nprint(json.dumps(d))"
 
@@ -77,17 +78,19 @@ def test_confidence_falls_without_the_decisive_lines(case: Path, tmp_path: Path)
     """Take away what is cited as the cause, and the confidence in that cause falls."""
     target = tmp_path / "run"
     shutil.copytree(case / "hit", target)
-    before = rca.analyze(target).document["hypotheses"]
-    assert before
-    first = before[0]
-    for item in first["evidence"]:
-        if item["link"] == "cause":
-            path = target / item["file"]
-            lines = path.read_text("utf-8", "replace").split("\n")
-            lines[item["line"] - 1] = ""
-            path.write_text("\n".join(lines))
-    after = {h["cause"]: h["confidence"] for h in rca.analyze(target).document["hypotheses"]}
-    assert after.get(first["cause"], 0.0) < first["confidence"]
+    first = rca.analyze(target).document["hypotheses"][0]
+    for _ in range(COPIES):  # one line may stand in several files: a console, a folder per rank, an error file
+        now = next((h for h in rca.analyze(target).document["hypotheses"] if h["cause"] == first["cause"]), None)
+        if now is None or now["confidence"] < first["confidence"]:
+            return
+        decisive = ("cause", "mechanism") if now["inferred"] else ("cause",)
+        for item in now["evidence"]:
+            if item["link"] in decisive:
+                path = target / item["file"]
+                lines = path.read_text("utf-8", "replace").split("\n")
+                lines[item["line"] - 1] = ""
+                path.write_text("\n".join(lines))
+    pytest.fail("the confidence did not fall")
 
 
 def test_missing_path_is_a_clear_error(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def _offsets(identity: Identity, clock: Clock) -> dict[str, tuple[int, int]]:
 
     frame = pl.DataFrame(rows, schema={"host": pl.String, "step": pl.Int64, "ns": pl.Int64}, orient="row").drop_nulls()
     ends = frame.group_by("host", "step").agg(pl.col("ns").min()).sort("host", "step")
-    ranked = sorted(((w.rank, w.host) for w in identity.writers if w.rank is not None and w.host in hosts))
+    ranked = sorted((w.rank, w.host) for w in identity.writers if w.rank is not None and w.host in hosts)
     reference = ranked[0][1]
     base = ends.filter(pl.col("host") == reference).select("step", base="ns")
     found: dict[str, tuple[int, int]] = {}

@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 from rca import discover
-from rca.correlate import annotate
+from rca.correlate import annotate, exits, fold, identity, kernel, outcome, progress
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
 from rca.correlate import edges as edge_folder
-from rca.correlate import exits, fold, identity, kernel, outcome, progress
 from rca.correlate.view import View
 from rca.model import Event, Missing, Reading, Run, event_schema
 from rca.taxonomy import Kind

@@ -9,7 +9,7 @@ from typing import Any
 from rca.correlate.clock import Clock
 from rca.correlate.identity import Identity, Writer
 from rca.model import Event, Record
-from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
+from rca.taxonomy import QUIET_KINDS, Kind
 
 OF_TOTAL = re.compile(r"\b(?:step|iter(?:ation)?|it)\D{0,12}?(\d+)\s*/\s*(\d+)\b", re.I)
 SURVIVED_LINES = 3  # lines a process writes after an error before we say that it lived on

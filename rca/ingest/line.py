@@ -112,13 +112,14 @@ def pieces(text: str) -> list[str]:
     (['a'], [''], ['[rank0]:[E1118 20:32:23.955028747 x.cpp:6] boom'])
     """
     if "\r" not in text:
-        return _glued(text) if any(word in text for word in GLUE) else [text]
+        found = _glued(ANSI.sub("", text)) if any(word in text for word in GLUE) else []
+        return found if len(found) > 1 else [text]
     if "\x1b" in text:
         text = ANSI.sub("", text)
     start = _wrapped(text)
     lead_in = text[:start]
     parts = [part for part in text[start:].split("\r") if part and not part.isspace()]
-    found: list[str] = []
+    found = []
     for number, part in enumerate(parts, 1):
         if any(word in part for word in GLUE):
             found.extend(_glued(lead_in + part))
@@ -130,7 +131,7 @@ def pieces(text: str) -> list[str]:
 #: Cheap test before MARKER, which then says where.
 GLUE = ("[rank", "pp:", "NCCL WARN", "slurmstepd", "Traceback (most recent call last)")
 MARKER = re.compile(
-    r"(?:\[rank\d{1,6}\]:)?\[[EWF](?:\d{3,4} \d\d:\d\d:\d\d\.\d{3,9})? [\w./+-]{1,120}pp:\d{1,6}\]|\[rank\d{1,6}\]: |slurmstepd(?:-[\w.-]{1,60})?: "
+    r"(?:\[rank\d{1,6}\]:)?\[[EWF](?:\d{3,4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)? [\w./+-]{1,120}pp:\d{1,6}\]|\[rank\d{1,6}\]: |slurmstepd(?:-[\w.-]{1,60})?: "
     r"|Traceback \(most recent call last\)",
     re.ASCII,
 )
@@ -155,9 +156,6 @@ def _glued(text: str) -> list[str]:
         at = text.find("NCCL WARN", at + 1)
     if not starts or parse(text).shape in RECORDS:
         return [text]
-    if "\x1b" in text:
-        plain = _glued(ANSI.sub("", text))
-        return plain if len(plain) > 1 else [text]
     begin = _wrapped(text)
     cuts = [begin]
     for start in sorted(starts):
@@ -248,32 +246,28 @@ def _carried(text: str, line: Line, depth: int) -> Line:
 def _merge(text: str, wraps: list[Wrap], depth: int = 0) -> Line:
     """Read the line inside and add what the wrappers told: a header knows the time best, a wrapper the process."""
     body = text[:2] == "  " and text.lstrip()[:1] not in INDENTED  # of a traceback: the frequent case
-    line = None if body else _read(text, text[:1], depth)
-    if len(wraps) == 1 and (line is None or line.shape == "plain"):
-        shape, stream, rank, local_rank, host, pid, actor, stamp, extra = wraps[0]
-        step = None if line is None else line.step
-        return make((text, stamp, None, rank, local_rank, host, pid, actor, None, step, stream, shape, False, None, extra))
-    line = line or Line(text)
-    rank, local_rank, host, pid, actor, stamp, extra = line.rank, line.local_rank, line.host, line.pid, None, line.stamp, line.extra
-    parts = []
-    for wrap in reversed(wraps):
+    if body:
+        line = make((text, None, None, None, None, None, None, None, None, None, "", "plain", False, None, None))
+    else:
+        line = _read(text, text[:1], depth)
+    text, stamp, level, rank, local_rank, host, pid, actor, stage, step, stream, shape, prefixed, logger, extra = line
+    named = None
+    for outer, stream_, rank_, local_rank_, host_, pid_, actor_, stamp_, extra_ in reversed(wraps):
         # c10d's [Rank 3] is the rank in its group and [rank3]: before it the global one; a launcher's number yields to both.
-        if wrap.rank is not None and (rank is None or wrap.shape == "rank"):
-            rank = wrap.rank
-        local_rank = wrap.local_rank if local_rank is None else local_rank
-        host = host or wrap.host
-        pid = wrap.pid if pid is None else pid
-        actor = actor or wrap.actor
-        if wrap.stamp is not None:
+        if rank_ is not None and (rank is None or outer == "rank"):
+            rank = rank_
+        local_rank = local_rank_ if local_rank is None else local_rank
+        host = host or host_
+        pid = pid_ if pid is None else pid
+        named = named or actor_
+        shape = outer if shape == "plain" else shape
+        if stream_:
+            stream = f"{stream_}/{stream}" if stream else stream_
+        if stamp_ is not None:
             if stamp is None:
-                stamp = wrap.stamp
+                stamp = stamp_
             else:
-                extra = {**(extra or {}), "carrier": wrap.stamp}
-        if wrap.extra:
-            extra = {**(extra or {}), **wrap.extra}
-        if wrap.stream:
-            parts.append(wrap.stream)
-    shape = line.shape if line.shape != "plain" else wraps[-1].shape
-    stream = "/".join(reversed(parts))
-    return make((line.text, stamp, line.level, rank, local_rank, host, pid, actor or line.actor, line.stage, line.step, stream, shape,
-                 line.prefixed, line.logger, extra))  # fmt: skip
+                extra = {**(extra or {}), "carrier": stamp_}
+        if extra_:
+            extra = {**(extra or {}), **extra_}
+    return make((text, stamp, level, rank, local_rank, host, pid, named or actor, stage, step, stream, shape, prefixed, logger, extra))

@@ -105,7 +105,7 @@ def _read_region(source: Source, reader: Reader, start: int, end: int, size: int
         text = raw.decode("utf-8", "replace")
         if "\ufffd" in text:
             reader.damaged += 1
-        if (found or "\r" in text) and not text.lstrip()[:1] == "{":  # a JSON line is one record, whatever is inside
+        if (found or "\r" in text) and text.lstrip()[:1] != "{":  # a JSON line is one record, whatever is inside
             for piece in pieces(text):
                 low = piece.lower()
                 reader.line(piece, number, start + position, [s for s in found if any(w.lower() in low for w in s.literals)])
@@ -140,7 +140,7 @@ def document(reader: Reader, found: dict[str, Any], at: tuple, signatures: list[
     if found["epoch"]:
         stream.stamp, reader.zoned = Stamp(found["epoch"] * 1_000_000_000, 500_000_000, True, True, False), True
     trace = found["stack"] or f"Traceback (most recent call last):\n{found['text']}"
-    reader._embedded(stream, trace if found["stack"] else trace, at, signatures)
+    reader._embedded(stream, trace, at, signatures)
     for event in reader.events:
         event["attrs"]["document"] = True
     reader.shapes["error_json"] = 1

@@ -12,6 +12,7 @@ from typing import Any
 
 from rca.ingest.blocks import child_failed, counters, stacks
 from rca.ingest.blocks.traceback import START, Raised, Traceback
+from rca.ingest.formats import progress
 from rca.ingest.line import Line, parse
 from rca.ingest.signatures import Signature, best
 from rca.taxonomy import VICTIM_KINDS, Kind
@@ -34,7 +35,13 @@ CALM = ("info", "debug", "warning")
 SERVES = re.compile(r"\b(?:ready|listening|serving|started|running)\b.{0,40}?:(\d{4,5})\b", re.I)
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
 THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
-SIGNAL_NAMES = {"SIGTERM": 15, "SIGKILL": 9, "SIGINT": 2, "SIGHUP": 1, "SIGQUIT": 3, "SIGSEGV": 11, "SIGABRT": 6, "SIGBUS": 7}
+#: Signals by every spelling that shells, kernels, schedulers and Python give them.
+SIGNALS = {
+    2: ("SIGINT", "INT", "INTERRUPT"), 1: ("SIGHUP", "HUP", "HANGUP"), 3: ("SIGQUIT", "QUIT"), 4: ("SIGILL", "ILL", "ILLEGAL INSTRUCTION"),
+    6: ("SIGABRT", "ABRT", "ABORTED"), 7: ("SIGBUS", "BUS", "BUS ERROR"), 8: ("SIGFPE", "FPE", "FLOATING POINT EXCEPTION"), 9: ("SIGKILL", "KILL", "KILLED"),
+    11: ("SIGSEGV", "SEGV", "SEGMENTATION FAULT"), 15: ("SIGTERM", "TERM", "TERMINATED"),
+}  # fmt: skip
+SIGNAL_NAMES = {name: number for number, names in SIGNALS.items() for name in names}
 #: Stage by the function that a traceback or stack passes through, outermost telling frame last.
 STAGE_FRAMES = (
     ("save", re.compile(r"save|checkpoint_saver|write_checkpoint", re.I)),
@@ -53,7 +60,7 @@ LEVELS = {"error": "error", "critical": "fatal", "fatal": "fatal"}
 class Stream:
     """What is known about one writer at the current line."""
 
-    __slots__ = ("actor", "block", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "raw", "said_stage", "seq", "stage", "stamp", "step")
+    __slots__ = ("actor", "block", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "raw", "said_stage", "seen", "seq", "stage", "stamp", "step")
 
     def __init__(self) -> None:
         self.rank = self.local_rank = self.host = self.pid = self.actor = None
@@ -64,7 +71,7 @@ class Stream:
         self.lines: list[tuple] = []
         self.raw: list[tuple] = []
         self.facts: dict[str, Any] = {}
-        self.seq = 0
+        self.seq = self.seen = 0
 
 
 class Reader:
@@ -87,6 +94,8 @@ class Reader:
         stream = self.streams.get(line.stream)
         if stream is None:
             stream = self.streams[line.stream] = Stream()
+        if line.stream:
+            self._from_parent(stream, line.stream)
         if line.shape != "plain":
             self.parsed += len(text) + 1
             self.shapes[line.shape] = self.shapes.get(line.shape, 0) + 1
@@ -94,10 +103,24 @@ class Reader:
         if stream.block is not None and not self._continues(stream, line, at, found):
             self._close(stream)
         if stream.block is None:
-            self._context(stream, line, at, found)
+            line = self._context(stream, line, at, found)
             self._open(stream, line, at, found)
 
-    def _context(self, stream: Stream, line: Line, at: tuple, hits: list[Signature]) -> None:
+    def _from_parent(self, stream: Stream, key: str) -> None:
+        """A prefix that only some lines carry (`[rank3]: ` of a traceback) opens a stream; what the lines before it said holds there too."""
+        parent = self.streams.get(key.rpartition("/")[0])
+        if parent is not None and parent is not stream and parent.seq > stream.seen:
+            stream.seen = parent.seq
+            stream.stamp, stream.stage, stream.step, stream.said_stage = parent.stamp, parent.stage, parent.step, parent.said_stage
+            stream.actor, stream.host, stream.pid = stream.actor or parent.actor, stream.host or parent.host, stream.pid or parent.pid
+            if key.rpartition("/")[0]:
+                stream.local_rank = stream.local_rank if stream.local_rank is not None else parent.local_rank
+
+    def _context(self, stream: Stream, line: Line, at: tuple, hits: list[Signature]) -> Line:
+        if line.step is None and (step := progress.counted(line.text)) is not None:
+            line = line._replace(step=step)
+        if line.rank is None and line.stream == "" and (rank := progress.writer(line.text)) is not None:
+            line = line._replace(rank=rank)
         for name in ("rank", "local_rank", "host", "pid", "actor"):
             value = getattr(line, name)
             if value is not None:
@@ -126,6 +149,7 @@ class Reader:
         ns = line.stamp.ns if line.stamp else (stream.stamp.ns if stream.stamp else None)
         for subject, name, value in counters.samples(line.text):
             self.samples.append((ns, line.host or stream.host, subject, name, value, *at))
+        return line
 
     def _mark(self, stream: Stream, line: Line, at: tuple) -> None:
         mark = (line.stamp.ns if line.stamp else None, line.step, line.stage, at[0], at[1], at[2][:MARK_CUT], stream.seq)
@@ -203,15 +227,14 @@ class Reader:
             self._raised(stream, block.finish(), stream.raw)
             stream.heading = None
         elif isinstance(block, stacks.Stacks):
-            at, text, found = stream.raw[0]
+            at, text, _found = stream.raw[0]
             frames = block.main()
             kind = Kind.STACK_DUMP if block.scheduled else Kind.FATAL_SIGNAL
             everything = [f"{f} {n}" for _, frames_ in block.threads for f, _, n in frames_]
             attrs = {"place": stacks.place(frames), "frames": frames[:12], "fatal": block.fatal, "loader": any("utils/data" in e for e in everything)}
             self._emit(stream, kind, text, "info" if block.scheduled else "fatal", at, attrs=attrs)
-        elif block is not None:
-            if entry := block.finish():
-                self._exit(stream, entry)
+        elif block is not None and (entry := block.finish()):
+            self._exit(stream, entry)
 
     def _exit(self, stream: Stream, entry: dict) -> None:
         """An entry of torchrun's summary: a process ended; its traceback there is a reprint."""
@@ -299,8 +322,10 @@ class Reader:
             if value is None:
                 continue
             number: Any = value
-            if name in NUMBERS:
-                number = SIGNAL_NAMES.get(value.replace("Signals.", ""), None) if not value.lstrip("-").isdigit() else int(value)
+            if name.endswith("pid") and (digits := re.match(r"\d+", value)):
+                number = int(digits[0])
+            elif name in NUMBERS or name.endswith("signal"):
+                number = SIGNAL_NAMES.get(value.replace("Signals.", "").rstrip(".").strip().upper()) if not value.lstrip("-").isdigit() else int(value)
             if name in COLUMNS and not (name in ("rank", "host", "local_rank") and signature.rank_of):
                 fields[name] = number
             else:

@@ -173,7 +173,9 @@ def _evidence(match: Match) -> list[Evidence]:
     for link in match.rule.links:
         event = match.found.get(link.name)
         if event is not None:
-            found += [Evidence(record, event.kind, link.role, event) for record in event.records[:2]]
+            # An error file repeats in one long line what a log says readably.
+            readable = [r for r in event.records if not r.source.endswith(".json")] or list(event.records)
+            found += [Evidence(record, event.kind, link.role, event) for record in readable[:2]]
     unique = {(e.record.source, e.record.offset, e.link): e for e in found}
     return list(unique.values())
 

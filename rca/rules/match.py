@@ -46,7 +46,7 @@ def matches(rule: Rule, run: Run, graph: nx.DiGraph) -> Iterator[Match]:
                 if link.role == "cause":
                     continue
                 anchor = match.found.get(link.relation.get("to", rule.cause_link.name))
-                event = _best(link, anchor, run, graph, set(e.event_id for e in match.found.values())) if anchor is not None else None
+                event = _best(link, anchor, run, graph, {e.event_id for e in match.found.values()}) if anchor is not None else None
                 if event is not None:
                     match.found[link.name] = event
                 elif link.absent and observable(link, cause, run):

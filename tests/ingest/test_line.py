@@ -377,7 +377,7 @@ def test_last_piece_is_what_parse_reads():
 
 
 FRAGMENTS = st.sampled_from(
-    ["[", "]", "(", ")", "{", "}", ":", " ", "  ", "\t", "\r", "\x1b[36m", "[rank3]: ", "[default1]:", "[E1118 20:32:23.955028747 x.cpp:6] ", "INFO", "ERROR ",
+    ["[", "]", "(", ")", "{", "}", ":", " ", "  ", "\t", "\r", "\x1b[36m", "\x1b", "[rank3]: ", "[default1]:", "[E1118 20:32:23.955028747 x.cpp:6] ", "INFO", "ERROR ",
      "2026-11-20 11:32:06,123", "11-20 11:32:06", "Nov 20 11:32:06", "1792197898.5", "h1:1:2 [0] NCCL WARN ", "(W pid=3) ", "rank", "step=", "stage=", "step 3",
      '{"msg": "', '"}', "ts=3 ", 'msg="', "\\", "slurmstepd: ", "Traceback (most recent call last)", "[Rank 3] ", "[1,3]<stderr>:", "- ", "| ", "5月 27 11:11:11 a kernel: ",
      "999999999999999999999", "\ud800", "é", "kernel: ", "*** Aborted at 1756211645 ", "(AReaL) ", "[repeated 3x across cluster]"]
@@ -389,6 +389,7 @@ FRAGMENTS = st.sampled_from(
 @example("{" * 50_000)
 @example('{"msg":' * 2000 + "}")
 @example("12:00:00 (a pid=1) " * 3000)
+@example("\x1b\x1b3/20 [00:01, 2it/s]slurmstepd: x slurmstepd: y")
 @example('{"log":"{\\"log\\":1}","stream":"","time":""}')
 @example('{"ts": 1e400, "level": {}, "msg": [], "rank": 1e400, "pid": {}, "host": {}, "exc": {"type": []}}')
 @example('{"ts": NaN, "level": 30, "msg": null, "step": NaN, "rank": -1, "name": 3}')

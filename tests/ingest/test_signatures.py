@@ -104,7 +104,16 @@ def test_normal_lines_stay_silent():
 
 @pytest.mark.parametrize(
     "line",
-    ["a" * 16_000, "1" * 16_000, "/x " * 5_000, "[rank 1]: " * 1_600, "stage=x rpc /a to b " * 800, "10.0.0.1:80 " * 1_300, "save " * 3_200, "https://a " * 1_600],
+    [
+        "a" * 16_000,
+        "1" * 16_000,
+        "/x " * 5_000,
+        "[rank 1]: " * 1_600,
+        "stage=x rpc /a to b " * 800,
+        "10.0.0.1:80 " * 1_300,
+        "save " * 3_200,
+        "https://a " * 1_600,
+    ],
     ids=["letters", "digits", "paths", "brackets", "words", "addresses", "saves", "urls"],
 )
 def test_regexes_are_linear(line):
@@ -133,12 +142,21 @@ def test_regexes_are_linear(line):
         ("HEAD https://hub.internal/models/tiny failed: Connection refused, retrying in 1s (attempt 1/5)", "run.retried"),
         ("request to http://127.0.0.1:18002/rollout failed: [Errno 111] Connection refused", "rpc.refused"),
         ("rpc /save to train-0 failed: Status code: 500, EngineError: SaveError: OSError: [Errno 28] No space left on device", "rpc.error_reply"),
-        ("[PG 0 Rank 7] Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered", "device.illegal_access"),
+        (
+            "[PG 0 Rank 7] Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered",
+            "device.illegal_access",
+        ),
         ("NVRM: Xid (PCI:0000:4e:00): 74, pid=81733, NVLink: fatal error detected on link 5", "device.link_error"),
         ("NVRM: Xid (PCI:0000:4e:00): 45, pid=81733, name=python, Ch 00000008", "device.fault_echo"),
-        ("RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory", "memory.shm_exhausted"),
+        (
+            "RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory",
+            "memory.shm_exhausted",
+        ),
         ("RuntimeError: DataLoader worker (pid 25999) exited unexpectedly with exit code 3. Details are lost due to multiprocessing.", "loader.worker_died"),
-        ("TCP client failed to connect/validate to host n1:29600 - retrying (try=0): The client socket has timed out after 15000ms while trying to connect to (n1, 29600).", "rendezvous.unreachable"),
+        (
+            "TCP client failed to connect/validate to host n1:29600 - retrying (try=0): The client socket has timed out after 15000ms while trying to connect to (n1, 29600).",
+            "rendezvous.unreachable",
+        ),
         ("[c10d] The IPv6 network addresses of (nohost, 29611) cannot be retrieved (gai error: -2 - Name or service not known).", "address.unresolved"),
         ("Memory cgroup out of memory: Killed process 2343 (python3) total-vm:31kB, anon-rss:13kB", "process.killed_by_kernel"),
         ("CUDA out of memory in compute_log_prob for one micro batch, emptying cache and retrying", "run.retried"),
@@ -167,7 +185,7 @@ def test_an_operators_folder_comes_on_top(tmp_path):
         ('miss = "no disk is slow"', "", "missing field: `miss`", "every signature has"),
         ('["disk is slow"]', '["disk"]', "bad literal: `['disk']`", "at least 5 characters"),
         ("mine/slow_disk", "other/slow_disk", "signature id does not match its file", "begin it with `mine/`"),
-        ("mine/slow_disk", "mine/slow_disk\"\nrank_of = \"me", "unknown rank_of: `me`", "use `peer`"),
+        ("mine/slow_disk", 'mine/slow_disk"\nrank_of = "me', "unknown rank_of: `me`", "use `peer`"),
         ("(?P<path>", "(?P<path", "bad regular expression", "disk is slow"),
         ('miss = "no disk is slow"', 'miss = "disk is slow: /a"', "takes its `miss` line", ""),
         ('["disk is slow"]', '["slow disk"]', "no literal occurs in its `true` line", ""),

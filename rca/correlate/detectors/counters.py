@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from typing import Any
 
@@ -35,7 +36,7 @@ def detect(view: View) -> list[Event]:
             found.append(Event(
                 kind, text.format(host=host or "the host", subject=subject or "its interface"), severity="warning", time_ns=at[0], host=host, rank=rank,
                 pid=int(subject) if subject and subject.isdigit() else None, nic=subject if subject and not subject.isdigit() else None,
-                attrs=attrs, also=tuple(p[2] for p in points if p[0] == at[0])[:1] + (points[-1][2],), attempt=None,
+                attrs=attrs, also=(*tuple(p[2] for p in points if p[0] == at[0])[:1], points[-1][2]), attempt=None,
             ))  # fmt: skip
     return found
 
@@ -54,7 +55,7 @@ def _retransmits(points: list[tuple]) -> Any:
         return None
     first = next((i for i in range(1, len(times)) if _rate(times[i - 1], times[i]) >= LOSS_PER_S), None)
     grown = times[-1][1] - times[0][1]
-    seconds = sum(_rate(a, b) >= LOSS_PER_S for a, b in zip(times, times[1:], strict=False))
+    seconds = sum(_rate(a, b) >= LOSS_PER_S for a, b in itertools.pairwise(times))
     if first is None or seconds < LOSS_SECONDS:
         return None
     return Kind.PACKET_LOSS, "TCP on {host} began to retransmit (" + f"{grown} segments)", times[first], {"grown": grown}

@@ -27,9 +27,9 @@ def build(view: View) -> list[Edge]:
         for effect, names in callers:
             if cause.event_id == effect.event_id or (cause.actor, cause.rank) == (effect.actor, effect.rank):
                 continue
-            if cause.actor in names and not _late(cause, effect):
-                if not (cause.kind in VICTIM_KINDS and effect.kind not in VICTIM_KINDS and effect.kind != Kind.LOGGED_ERROR):
-                    found.append(Edge(cause.event_id, effect.event_id, "rpc"))
+            backwards = cause.kind in VICTIM_KINDS and effect.kind not in VICTIM_KINDS and effect.kind != Kind.LOGGED_ERROR
+            if cause.actor in names and not backwards and not _late(cause, effect):
+                found.append(Edge(cause.event_id, effect.event_id, "rpc"))
     return found
 
 

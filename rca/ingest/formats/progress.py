@@ -77,6 +77,33 @@ def lead(text: str) -> int | None:
     return None
 
 
+METRICS = re.compile(r"loss|grad|\btok|it/s|s/it|samples/s", re.I)
+COUNTED = re.compile(r"(?:^|[\s|\[(])(?:global[_ ]?)?(?:step|iter(?:ation)?|it|batch|update)s?[\s=:#]{1,12}(\d{1,10})(?![\d.])", re.I | re.ASCII)
+WRITER = re.compile(r"(?:R(\d{1,5})|(?:worker|rank|proc|gpu)[ _]?(\d{1,5})/\d{1,5}|rank[ _]?(\d{1,5}):)\s", re.ASCII)
+
+
+def counted(text: str) -> int | None:
+    """The step of a line of training metrics, whatever its program calls a step.
+
+    >>> counted("it    3/25 | loss 1.36"), counted("R0 batch 40: loss=1.3"), counted("lr at step 3 of warm-up")
+    (3, 40, None)
+    """
+    if not METRICS.search(text, 0, HEAD):
+        return None
+    match = COUNTED.search(text, 0, HEAD)
+    return int(match[1]) if match else None
+
+
+def writer(text: str) -> int | None:
+    """The rank that a message begins with, where its logger has no field for it.
+
+    >>> writer("R0 saving"), writer("worker 1/8 (fit) it 3"), writer("rank 3: loss 1"), writer("worker 3 died")
+    (0, 1, 3, None)
+    """
+    match = WRITER.match(text, 0, HEAD)
+    return int(match[match.lastindex or 1]) if match else None
+
+
 def _step(text: str) -> int | None:
     """The global step where one is named so, else the first step that is stated rather than mentioned."""
     best = None

@@ -127,7 +127,8 @@ def _parse(text: str, path: Path) -> list[Signature]:
 def _signature(entry: dict[str, Any], text: str, path: Path, position: int) -> Signature:
     """Check one entry and make it a `Signature`."""
     if not (REQUIRED.keys() <= entry.keys() <= REQUIRED.keys() | OPTIONAL.keys()) or not all(
-            type(value) is (REQUIRED.get(name) or OPTIONAL[name]) for name, value in entry.items()):
+        type(value) is (REQUIRED.get(name) or OPTIONAL[name]) for name, value in entry.items()
+    ):
         _complain_of_fields(entry, _where(text, path, position))
     problem = hint = None
     if entry["kind"] not in KINDS:
