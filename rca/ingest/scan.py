@@ -10,7 +10,7 @@ the search for the rest of the file and counted by `bytes.count`, which costs th
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -54,13 +54,8 @@ def scan(source: Source, matcher: Matcher) -> ScanResult:
     carry_max = max(TAIL_BYTES, overlap)
     buffer, view = _buffer(carry_max)
     fresh = view[carry_max:]
-    found: dict[int, list[int]] = defaultdict(list)
     tally = _Tally(matcher)
     head, carry, end = b"", 0, 0
-
-    def on_hit(index: int, _start: int, stop: int, _flags: int, _context: object) -> None:
-        found[index].append(stop)
-
     stream = open_stream(source)
     try:
         while count := stream.readinto(fresh):
@@ -69,11 +64,10 @@ def scan(source: Source, matcher: Matcher) -> ScanResult:
                 carry, head = 0, head or bytes(fresh[: min(count, HEAD_BYTES)])
             end = stream.position
             low = carry_max - min(carry, overlap)
-            tally.active.scan(view[low : carry_max + count], on_hit)
+            found = tally.active.scan(buffer, low, carry_max + count)
             if found or tally.muted:
                 left = (source.size - stream.consumed) * end // (stream.consumed or 1)
                 tally.chunk(found, buffer, low, carry_max, carry_max + count, start - carry_max, left)
-                found.clear()
             keep = min(carry_max, carry + count)
             view[carry_max - keep : carry_max] = view[carry_max + count - keep : carry_max + count]
             carry = keep
@@ -97,16 +91,16 @@ class _Tally:
         """Take the hits of one chunk.
 
         `buffer[low:high]` was searched, of which `[low:fresh]` for the second time; buffer position 0 is file offset
-        `base`. `found` holds per literal the ends of its matches, relative to `low`. `left` bytes are yet to come.
+        `base`. `found` is what the matcher gave. `left` bytes are yet to come.
         """
         for index, ends in found.items():
             length = len(self._matcher.literals[index])
             if index in self._matcher.once:  # only the first of a search is reported, be it in the part seen before
-                starts = [low + ends[0] - length]
+                starts = [ends[0] - length]
                 if index in self._last and self._last[index][-1] >= base + starts[0]:
                     continue
             else:
-                starts = [low + e - length for e in ends if low + e > fresh]
+                starts = [e - length for e in ends if e > fresh]
             if not starts:
                 continue
             self._add(index, [base + s for s in starts], len(starts))

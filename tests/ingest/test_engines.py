@@ -1,5 +1,6 @@
 """Both engines give the same answers, and the right ones."""
 
+import importlib
 import importlib.util
 import sys
 
@@ -13,19 +14,21 @@ from rca.ingest import engines
 INSTALLED = [name for name in engines.ENGINES if importlib.util.find_spec(engines.NEEDS[name])]
 # A small alphabet makes overlaps, borders and case differences likely; bytes above 127 have no case.
 LETTERS = st.sampled_from(list(b"aAbB \n\xc3\xa4\xe4"))
-LITERALS = st.lists(st.lists(LETTERS, min_size=1, max_size=5).map(bytes), min_size=1, max_size=8)
-TEXTS = st.lists(LETTERS, max_size=60).map(bytes)
+# Long literals are searched by their beginning: near misses share one.
+PARTS = st.sampled_from([b"the CUDA device ", b"THE cuda device ", b"was lost", b"Was Lost", b"was los", b"zq", b"zQ", b" is not "])
+LITERALS = st.lists(st.lists(LETTERS, min_size=1, max_size=5).map(bytes) | st.lists(PARTS, min_size=1, max_size=4).map(b"".join), min_size=1, max_size=8)
+TEXTS = st.lists(LETTERS, max_size=60).map(bytes) | st.lists(PARTS, max_size=12).map(b"".join)
 
 
-def hits(name, literals, text, once=(), muted=()):
+def hits(name, literals, text, once=(), muted=(), low=0, high=None):
     """`(end, index)` of every match by one engine, sorted."""
     module = importlib.import_module(f"rca.ingest.engines.{name}")
     matcher = module.Matcher(tuple(literals), frozenset(once))
     if muted:
         matcher = matcher.without(frozenset(muted))
-    found = []
-    matcher.scan(memoryview(bytearray(text)), lambda index, _start, end, _flags, _context: found.append((end, index)))
-    return sorted(found)
+    found = matcher.scan(bytearray(text), low, len(text) if high is None else high)
+    assert all(ends == sorted(ends) for ends in found.values())
+    return sorted((end, index) for index, ends in found.items() for end in ends)
 
 
 def expected(literals, text):
@@ -55,6 +58,30 @@ def test_once_and_muted_literals(name, literals, text, once, muted):
             wanted.append((end, index))
         seen.add(index)
     assert hits(name, literals, text, once, muted) == wanted
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+@given(LITERALS, TEXTS, st.integers(0, 40), st.integers(0, 40))
+@settings(max_examples=200, deadline=None)
+def test_only_the_given_part_is_searched(name, literals, text, low, length):
+    """Matches lie within the part to be searched, whatever stands beside it; positions are those of the buffer."""
+    low = min(low, len(text))
+    high = min(low + length, len(text))
+    wanted = [(end, i) for end, i in expected(literals, text) if end <= high and end - len(literals[i]) >= low]
+    assert hits(name, literals, text, low=low, high=high) == wanted
+
+
+def test_a_storm_of_beginnings_changes_nothing():
+    """Where the beginning of a literal fills a log, the literal is searched whole from then on, with the same answers."""
+    hyperscan = pytest.importorskip("rca.ingest.engines.hyperscan")
+    literal = b"ProcessGroupNCCL preparing to dump debug info"
+    beginning = literal[: hyperscan.cut(literal)]
+    assert len(beginning) < len(literal)
+    text = (beginning + b".cpp:2311] all is well\n") * 1000 + literal
+    matcher = hyperscan.Matcher((literal,), frozenset())
+    assert matcher.scan(text, 0, len(text)) == {0: [len(text)]}
+    assert not matcher._rest
+    assert matcher.scan(text, 0, len(text)) == {0: [len(text)]}
 
 
 @pytest.mark.parametrize("name", INSTALLED)

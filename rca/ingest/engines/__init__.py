@@ -1,27 +1,25 @@
 """Search bytes for many literals at once: one interface, two engines, the same answers.
 
 A matcher is made by `matcher(literals)`. Literals match without regard to ASCII case, and overlapping matches are all
-reported. It has:
+found. It has:
 
-* `literals`: the literals as given; a hit names one by its index.
-* `longest`: the length of the longest literal, in bytes.
-* `scan(view, on_hit)`: call `on_hit(index, 0, end, 0, None)` for every match in a bytes-like `view`, by ascending `end`
-  (the offset just behind the match). The arguments are those of a Hyperscan callback, so that no layer lies between.
-* `once`: indexes of literals for which the first match of each `scan` call is enough (step markers: thousands a chunk).
-* `without(indexes)`: the same matcher, with the same numbering, deaf to some literals.
+* `scan(buffer, low, high)`: `{index: ends}` of all matches within `buffer[low:high]`. `index` numbers the literal; `ends`
+  ascend and are positions in the buffer, each just behind its match. The dictionary is the caller's.
+* `literals`, and `longest`: the length of the longest one.
+* `once`: indexes of literals for which the first match of each `scan` is enough (step markers: thousands a chunk).
+* `without(indexes)`: the same matcher with the same numbering, deaf to some literals; made once per set.
 
-A matcher serves one thread of one process at a time; it may be made before a fork and used by both sides.
+A matcher serves one thread of one process at a time; it may be made before a fork and used on both sides.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Protocol
 
-OnHit = Callable[[int, int, int, int, object], object]
-ENGINES = ("hyperscan", "aho")  # fastest first; the second costs about four times the first
+ENGINES = ("hyperscan", "aho")  # fastest first
 NEEDS = {"hyperscan": "hyperscan", "aho": "ahocorasick_rs"}
 
 
@@ -32,7 +30,7 @@ class Matcher(Protocol):
     once: frozenset[int]
     longest: int
 
-    def scan(self, view: bytes | bytearray | memoryview, on_hit: OnHit) -> None: ...
+    def scan(self, buffer: bytes | bytearray, low: int, high: int) -> dict[int, list[int]]: ...
     def without(self, muted: frozenset[int]) -> Matcher: ...
 
 

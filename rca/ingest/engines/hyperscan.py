@@ -1,4 +1,9 @@
-"""Hyperscan in pure literal mode: 3 to 4 GB/s for a few hundred literals on one core.
+"""Hyperscan in pure literal mode, given the parts of the literals that it is fast with.
+
+Of each literal Hyperscan compares the last eight bytes first. The phrases of failures end like any sentence ("... timeout",
+"... in process"), and a thousand of them make it stop at every other word of a healthy log: 1.2 GB/s. A long literal is
+therefore searched by its beginning, cut where ordinary log text rarely has such bytes, and the rest is compared here:
+2.8 GB/s with the 1018 literals of 400 signatures, the same answers.
 
 Source: Hyperscan developer reference, "Pure literal patterns"; python-hyperscan 0.9 `extension.c` (literals pass through
 `strlen`, hence no NUL; a callback costs about 0.2 us, most of it taking the interpreter lock).
@@ -6,29 +11,105 @@ Source: Hyperscan developer reference, "Pure literal patterns"; python-hyperscan
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from functools import cache
+
 import hyperscan as hs
 
-from rca.ingest.engines import OnHit
+CUT_MIN = 16  # bytes; of 2,300 hits in real failed runs 3 % more were stopped at with 16, 70 % more with 12
+CUT_PAIRS = 3  # pairs of neighbouring bytes at the cut that must be rare; 2 to 4 measured alike
+STORM_HITS = 64  # beginnings in one chunk that the literal did not follow: a log full of them pays for compiling anew
+STORMS_MAX = 4  # times to compile anew per matcher
+ORDINARY = b"""2026-01-06 10:00:00,123 INFO [rank 3] trainer.py:412] step=1200 loss=2.0312 lr=2.9871e-04 grad_norm=0.512 tokens/s=120345 mem=61.2GiB
+[rank0]:[W106 10:00:00.123456 ProcessGroupNCCL.cpp:1496] Warning: the default process group is not initialized (function operator())
+node-3:811:2311 [4] NCCL INFO Channel 00/08 : 0 1 2 3 4 5 6 7 [send] via NET/IB/0/GDRDMA comm 0x55d0c3 nranks 64 busId 9b000
+(WorkerDict pid=31173) INFO 01-06 10:00:00 worker.py:77] train/loss: 1.234, train/step: 12, rollout/time_s: 33.1, actor/entropy: 0.9
+  File "/usr/lib/python3.11/site-packages/torch/distributed/run.py", line 211, in _run_module_as_main: return func(*args, **kwargs)
+Jan  6 10:00:00 node-3 kernel: [12345.678901] pci 0000:9b:00.0: device memory is available, the server is connected to the client
+saving the model checkpoint to /data/ckpt/step_1200/model.safetensors, this is the number of samples, reading and writing in time
+{"time": "2026-01-06T10:00:00.123Z", "level": "info", "message": "request completed", "status": 200, "name": "engine", "id": "abc"}
+"""
+
+
+@cache
+def _ordinary() -> Counter[bytes]:
+    """How often each pair of neighbouring bytes stands in ordinary log text."""
+    text = ORDINARY.lower()
+    return Counter(text[i : i + 2] for i in range(len(text) - 1))
+
+
+def cut(literal: bytes) -> int:
+    """How many bytes of a literal to search for: all of a short one, of a long one up to its rarest place.
+
+    >>> literal = b"Watchdog caught collective operation timeout"
+    >>> literal[:cut(literal)]
+    b'Watchdog caught c'
+    """
+    if len(literal) <= CUT_MIN:
+        return len(literal)
+    low = literal.lower()
+    pairs = [_ordinary()[low[i : i + 2]] for i in range(len(low) - 1)]
+    return min(range(CUT_MIN, len(low) + 1), key=lambda k: (sum(pairs[k - 1 - CUT_PAIRS : k - 1]), -k))
 
 
 class Matcher:
-    """See `rca.ingest.engines`. Compiling takes 5 to 40 ms for a few hundred literals."""
+    """See `rca.ingest.engines`. Compiling takes 5 to 40 ms."""
 
     def __init__(self, literals: tuple[bytes, ...], once: frozenset[int], muted: frozenset[int] = frozenset()) -> None:
         self.literals, self.once, self._muted = literals, once, muted
         self.longest = max(map(len, literals), default=0)
         self._narrower: dict[frozenset[int], Matcher] = {}
-        ids = [i for i in range(len(literals)) if i not in muted]
+        self._whole = set(once)  # never cut: the first beginning may not be the literal
+        self._storms = 0
+        self._found: dict[int, list[int]] = defaultdict(list)
+        found = self._found  # bound early: the callback is the only Python that runs per hit
+
+        def on_hit(index: int, _start: int, end: int, _flags: int, _context: object) -> None:
+            found[index].append(end)
+
+        self._on_hit = on_hit
+        self._compile()
+
+    def _compile(self) -> None:
+        ids = [i for i in range(len(self.literals)) if i not in self._muted]
+        lengths = {i: len(self.literals[i]) if i in self._whole else cut(self.literals[i]) for i in ids}
+        self._rest = {i: self.literals[i][n:] for i, n in lengths.items() if n < len(self.literals[i])}
         self._database = None
         if ids:  # Hyperscan refuses an empty set
+            flags = [hs.HS_FLAG_CASELESS | (hs.HS_FLAG_SINGLEMATCH if i in self.once else 0) for i in ids]
             self._database = hs.Database(mode=hs.HS_MODE_BLOCK)
-            flags = [hs.HS_FLAG_CASELESS | (hs.HS_FLAG_SINGLEMATCH if i in once else 0) for i in ids]
-            self._database.compile(expressions=[literals[i] for i in ids], ids=ids, elements=len(ids), flags=flags, literal=True)
+            pieces = [self.literals[i][: lengths[i]] for i in ids]
+            self._database.compile(expressions=pieces, ids=ids, elements=len(ids), flags=flags, literal=True)
 
-    def scan(self, view: bytes | bytearray | memoryview, on_hit: OnHit) -> None:
-        """Report every match in `view`, see `rca.ingest.engines`."""
-        if self._database is not None:
-            self._database.scan(view, on_hit)
+    def scan(self, buffer: bytes | bytearray, low: int, high: int) -> dict[int, list[int]]:
+        """All matches in a part of `buffer`, see `rca.ingest.engines`."""
+        if self._database is None:
+            return {}
+        self._database.scan(memoryview(buffer)[low:high], self._on_hit)
+        if not self._found:
+            return {}
+        matches: dict[int, list[int]] = {}
+        stormy = []
+        for index, ends in self._found.items():
+            if (rest := self._rest.get(index)) is None:
+                matches[index] = [low + end for end in ends] if low else ends
+                continue
+            length, lowered = len(rest), rest.lower()
+            true = [
+                low + end + length
+                for end in ends
+                if buffer.startswith(rest, low + end, high) or buffer[low + end : min(low + end + length, high)].lower() == lowered
+            ]
+            if true:
+                matches[index] = true
+            if len(ends) - len(true) > STORM_HITS:
+                stormy.append(index)
+        self._found.clear()
+        if stormy and self._storms < STORMS_MAX:
+            self._storms += 1
+            self._whole.update(stormy)
+            self._compile()
+        return matches
 
     def without(self, muted: frozenset[int]) -> Matcher:
         """The same matcher deaf to the literals `muted`; compiled once per set."""
