@@ -61,6 +61,7 @@ def interpret(events: list[Event]) -> list[Event]:
                 attrs |= {"fatal": NATIVE[signal]}
                 out.append(event.but(kind=Kind.FATAL_SIGNAL, severity="fatal", attrs=attrs, text=f"{_who(event)} died of {NATIVE[signal]}"))
         elif signal == SIGABRT:
+            attrs |= {"only_exit": True}
             out.append(event.but(kind=Kind.NATIVE_ABORT, severity="fatal", attrs=attrs, text=f"{_who(event)} aborted (SIGABRT)"))
     return out
 

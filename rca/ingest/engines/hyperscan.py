@@ -16,7 +16,7 @@ from functools import cache
 
 import hyperscan as hs
 
-CUT_MIN = 16  # bytes; of 2,300 hits in real failed runs 3 % more were stopped at with 16, 70 % more with 12
+CUT_MIN = 16  # bytes; in logs of real failed runs 3 % of the places stopped at are no hits then, with 12 bytes 40 %
 CUT_PAIRS = 3  # pairs of neighbouring bytes at the cut that must be rare; 2 to 4 measured alike
 STORM_HITS = 64  # beginnings in one chunk that the literal did not follow: a log full of them pays for compiling anew
 STORMS_MAX = 4  # times to compile anew per matcher
@@ -26,6 +26,7 @@ node-3:811:2311 [4] NCCL INFO Channel 00/08 : 0 1 2 3 4 5 6 7 [send] via NET/IB/
 (WorkerDict pid=31173) INFO 01-06 10:00:00 worker.py:77] train/loss: 1.234, train/step: 12, rollout/time_s: 33.1, actor/entropy: 0.9
   File "/usr/lib/python3.11/site-packages/torch/distributed/run.py", line 211, in _run_module_as_main: return func(*args, **kwargs)
 Jan  6 10:00:00 node-3 kernel: [12345.678901] pci 0000:9b:00.0: device memory is available, the server is connected to the client
+config: nccl_timeout=600 max_retries=3 num_workers=8 exit_on_error=false, worker process started, training completed without failures
 saving the model checkpoint to /data/ckpt/step_1200/model.safetensors, this is the number of samples, reading and writing in time
 {"time": "2026-01-06T10:00:00.123Z", "level": "info", "message": "request completed", "status": 200, "name": "engine", "id": "abc"}
 """
@@ -43,7 +44,7 @@ def cut(literal: bytes) -> int:
 
     >>> literal = b"Watchdog caught collective operation timeout"
     >>> literal[:cut(literal)]
-    b'Watchdog caught c'
+    b'Watchdog caught collective operation timeo'
     """
     if len(literal) <= CUT_MIN:
         return len(literal)
