@@ -13,6 +13,15 @@ from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import Kind
 
+HOUR_NS = 3600 * 10**9
+BEFORE_RUN_NS = HOUR_NS // 4  # what went wrong a quarter of an hour before the first line may still matter to it
+SPAN_NS = 5 * 10**9
+LONG_RUN_NS = 6 * HOUR_NS  # where nothing says when the job began
+AFTER_RUN_NS = 60 * 10**9
+DATED_NS = 94_694_400 * 10**9
+ZONES = 14  # hours that zones differ from UTC at most
+#: Faults that may end by themselves, and what says so.
+PAIRED = {Kind.LINK_DOWN: (Kind.LINK_UP,), Kind.STORAGE_HANG: (Kind.RETRIED,)}
 NON_FINITE = re.compile(r"[+-]?(?:nan|inf)", re.I)
 #: Before any step is made: what these report is the start-up, whatever the log says of stages.
 START_UP = frozenset({
@@ -25,6 +34,8 @@ ROLE_STAGE = {"rollout": "rollout", "reference": "reference"}
 def annotate(view: View) -> list[Event]:
     """The folded events with these facts filled in, in the same order."""
     lonely = _lonely_non_finite(view)
+    window = _window(view)
+    actors = {p.actor for p in view.procs.values() if p.actor}
     out = []
     for event in view.events:
         proc = view.procs.get(progress.key_of(event) or ())
@@ -35,6 +46,10 @@ def annotate(view: View) -> list[Event]:
             extra["foreign"] = True
         if event.kind == Kind.EXITED and proc is not None and proc.ended_by is not None and proc.ended_by.event_id != event.event_id:
             extra["told"] = True
+        if event.rank is None and event.actor not in actors and _outside(event, window):
+            extra["outside"] = True
+        if event.kind in PAIRED:
+            extra["recovered"] = _recovered(event, view)
         if value := event.attrs.get("value"):
             extra["own"] = "non_finite" if NON_FINITE.match(str(value)) else "finite"
         elif event.event_id in lonely:
@@ -46,6 +61,42 @@ def annotate(view: View) -> list[Event]:
             event = address.about(event, view)
         out.append(_placed(_timed(event, proc), proc, view))
     return out
+
+
+def _window(view: View) -> tuple[int, int] | None:
+    """From the first to the last sign of life of the job's processes, in the common time."""
+    spans = [(p.first_ns, p.last_ns) for p in view.procs.values() if p.first_ns is not None and p.last_ns is not None and view.clock.dated(p.first_ns)]
+    spans = [(a, b) for a, b in spans if b - a >= SPAN_NS]  # a few lines at the end do not show when it began
+    if spans:
+        return min(a for a, _ in spans), max(b for _, b in spans)
+    times = [e.time_ns for e in view.events if e.time_ns is not None and view.clock.dated(e.time_ns) and (e.rank is not None or e.kind == Kind.EXITED)]
+    return (min(times) - LONG_RUN_NS, max(times)) if times else None
+
+
+def _outside(event: Event, window: tuple[int, int] | None) -> bool:
+    """Whether a host's event happened long before or after the run: an earlier job's or boot's line in the same log.
+
+    A log whose zone is not stated may be off by whole hours; an event that such a shift would move into the run is not judged.
+    """
+    if window is None or event.time_ns is None or event.time_ns < DATED_NS:
+        return False
+    start, end = window[0] - BEFORE_RUN_NS, window[1] + AFTER_RUN_NS
+    if start <= event.time_ns <= end:
+        return False
+    shifts = range(-ZONES, ZONES + 1) if event.time_assumed else ()
+    return not any(start <= event.time_ns + k * HOUR_NS <= end for k in shifts)
+
+
+def _recovered(event: Event, view: View) -> bool:
+    """Whether the same log later says that it works again."""
+    words = PAIRED[Kind(event.kind)]
+    name = event.nic or event.attrs.get("server") or event.bus_id
+    for other in view.events:
+        if other.kind in words and other.source == event.source and other.offset > event.offset:
+            theirs = other.nic or other.attrs.get("server") or other.bus_id
+            if (name and theirs and name == theirs) or (name and name in other.text) or not (name or theirs):
+                return True
+    return False
 
 
 def _lonely_non_finite(view: View) -> set[int]:

@@ -101,6 +101,8 @@ def resolve(readings: list[Reading]) -> Identity:
 def _writer(reading: Reading, key: str, info: dict[str, Any]) -> Writer:
     facts, said = reading.facts, info["facts"]
     actor = info["actor"] or facts.get("actor")
+    if actor and not INDEX.search(actor) and actor != facts.get("actor") and role_of(actor) not in ("controller", "meta_server"):
+        actor = facts.get("actor")  # `train` is the name of a logger, `train-0` that of a process
     # What a named member of a role calls its rank counts within that role; the launcher's map is asked first (see `_spread`).
     own_rank = None if role_of(actor) and INDEX.search(actor or "") else said.get("rank", facts.get("named_rank"))
     return Writer(
@@ -115,9 +117,12 @@ def _writer(reading: Reading, key: str, info: dict[str, Any]) -> Writer:
 def _hosts(identity: Identity, readings: list[Reading], exits: list[Event]) -> None:
     """Collect host names, then give each file the host that its content, its tree or its name speaks of."""
     names = Counter(short(w.host) for w in identity.writers if w.host and not NOT_HOSTS.match(w.host))
+    names.update(short(e.host) for r in readings for e in r.events if e.host and not NOT_HOSTS.match(e.host))
     names.update(short(e.host) for e in exits if e.host)
     tokens = {r.source: [t for t in r.facts.get("tokens", ()) if HOSTLIKE.match(t) and not NOT_HOSTS.match(t)] for r in readings}
-    if sum(map(bool, tokens.values())) >= 2:
+    for source, folders in _host_folders(readings).items():
+        tokens[source] = tokens[source] + folders
+    if len({t for ts in tokens.values() for t in ts}) >= 2:
         names.update(t for ts in tokens.values() for t in ts[-1:])
     names.pop(None, None)
     known = sorted(names, key=lambda n: (-len(n), n))
@@ -142,6 +147,24 @@ def _hosts(identity: Identity, readings: list[Reading], exits: list[Event]) -> N
         if writer.host is None and writer.tree in trees:
             writer.host = trees[writer.tree].most_common(1)[0][0]
     identity.hosts = sorted(names)
+
+
+def _host_folders(readings: list[Reading]) -> dict[str, list[str]]:
+    """Folders named after hosts: siblings at one depth that all look like host names."""
+    by_depth: dict[tuple[int, str], set[str]] = {}
+    for reading in readings:
+        parts = reading.source.split("/")[:-1]
+        for depth, part in enumerate(parts):
+            by_depth.setdefault((depth, "/".join(parts[:depth])), set()).add(part)
+    good = {
+        (depth, above) for (depth, above), names in by_depth.items()
+        if len(names) >= 2 and all(HOSTLIKE.match(n) and not NOT_HOSTS.match(n) and not n.startswith(("attempt_", "none_")) and not re.search(r"rank|step|epoch|run_", n) for n in names)
+    }  # fmt: skip
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        parts = reading.source.split("/")[:-1]
+        found[reading.source] = [p for d, p in enumerate(parts) if (d, "/".join(parts[:d])) in good]
+    return found
 
 
 def short(host: str | None) -> str | None:

@@ -13,6 +13,7 @@ from rca.taxonomy import QUIET_KINDS, Kind
 
 OF_TOTAL = re.compile(r"\b(?:step|iter(?:ation)?|it)\D{0,12}?(\d+)\s*/\s*(\d+)\b", re.I)
 SURVIVED_LINES = 3  # lines a process writes after an error before we say that it lived on
+SURVIVED_NS = 5 * 10**9  # or it wrote elsewhere so much later
 #: How a process ends. Anything else that it prints is on the way there.
 DEADLY = frozenset({Kind.FATAL_SIGNAL, Kind.KILLED, Kind.NATIVE_ABORT, Kind.KILLED_BY_KERNEL})
 WAITED = frozenset({Kind.COLLECTIVE_TIMEOUT, Kind.STORE_TIMEOUT, Kind.WATCHDOG_STUCK})
@@ -79,14 +80,16 @@ def processes(identity: Identity, events: list[Event], clock: Clock) -> dict[tup
         who = writer.actor if writer.lent else writer.rank if writer.rank is not None else writer.actor
         proc = procs.setdefault((attempt, who), Proc(attempt, writer.rank, writer.actor, lent=writer.lent))
         _take(proc, writer, clock)
-    for event in events:
-        if (key := key_of(event)) is None:
-            continue
+    # A folded event belongs to every rank that it was folded from.
+    placed = [((event.attempt or 0, rank), event) for event in events for rank in event.ranks]
+    placed += [(key, event) for event in events if not event.ranks and (key := key_of(event)) is not None]
+    for key, event in placed:
         proc = procs.get(key) or procs.get((identity.attempts - 1, key[1]))
         if proc is None:
             if event.kind in QUIET_KINDS or event.rank is None:
                 continue
-            proc = procs.setdefault(key, Proc(key[0], event.rank, event.actor, host=event.host))
+            rank = key[1] if isinstance(key[1], int) else event.rank
+            proc = procs.setdefault(key, Proc(key[0], rank, event.actor, host=event.host if rank == event.rank else None))
         proc.events.append(event)
     for proc in procs.values():
         _ending(proc)
@@ -129,7 +132,10 @@ def lived_on(event: Event, proc: Proc) -> bool:
     """Whether the process wrote on after the event: then it did not die of it."""
     seq = event.attrs.get("last_seq") or event.attrs.get("seq")
     writer = next((w for w in proc.writers if w.source == event.source and w.stream == event.attrs.get("stream")), None)
-    return writer is not None and seq is not None and writer.info["lines"] - seq > SURVIVED_LINES
+    if writer is not None and seq is not None and writer.info["lines"] - seq > SURVIVED_LINES:
+        return True
+    timed = event.time_ns is not None and proc.last_ns is not None and not event.attrs.get("inherited")
+    return bool(timed and (proc.last_ns or 0) - (event.time_ns or 0) - event.time_error_ns > SURVIVED_NS)
 
 
 def _all_steps_done(proc: Proc) -> bool:
@@ -144,6 +150,9 @@ def _ending(proc: Proc) -> None:
     proc.exit = next((e for e in proc.events if e.kind == Kind.EXITED), None)
     deadly = [e for e in proc.events if e.kind in DEADLY]
     errors = [e for e in proc.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal") and not lived_on(e, proc)]
+    if deadly and all(e.kind == Kind.NATIVE_ABORT for e in deadly):
+        # The watchdog takes its process down: the abort is how a rank ends that had waited, not why.
+        deadly = [e for e in proc.events if e.kind in WAITED or e.kind == Kind.PEER_LOST][-1:] or deadly
     ending = deadly or [e for e in errors if e.attrs.get("traceback")] or errors
     proc.ended_by = ending[-1] if ending else None
     # A later failure undoes an earlier finish: the same rank may have run again.

@@ -6,7 +6,7 @@ become lines, and the reader sees them in order with gaps between.
 
 from __future__ import annotations
 
-BUDGET_BYTES = 6 << 20  # decoded per run: about half a second of parsing on one core
+BUDGET_BYTES = 3 << 20  # decoded per run: about half a second of parsing on two cores
 WHOLE_MIN = 4 << 10  # every file may be read whole up to this size, however many there are
 WHOLE_MAX = 256 << 10
 HEAD_SHARE = 4  # a quarter of a file's share goes to its head (who am I), the rest to its tail (how did it end)

@@ -25,11 +25,12 @@ COLUMNS = {"path", "pid", "rank", "local_rank", "host", "gpu", "bus_id", "nic", 
 NUMBERS = {"pid", "rank", "local_rank", "gpu", "step", "exitcode", "signal"}
 FACTS = {
     "host": re.compile(r"\b(?:hostname|host|node_name|nodename)\s*[=:]\s*'?([A-Za-z][\w.-]*)"),
-    "pid": re.compile(r"\bpid\s*[=:]\s*(\d+)"),
-    "rank": re.compile(r"\b(?:global_rank|rank)\s*[=:]\s*(\d+)", re.I),
+    "pid": re.compile(r"\bpid\s*[=: ]\s*(\d+)"),
+    "rank": re.compile(r"\b(?:global_rank|rank)(?:\s*[=:]\s*|\s+(?=\d+ of \d))(\d+)", re.I),
     "local_rank": re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I),
     "world": re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=:]\s*(\d+)|\brank \d+ of (\d+)", re.I),
 }
+SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
 SERVES = re.compile(r"\b(?:ready|listening|serving|started|running)\b.{0,40}?:(\d{4,5})\b", re.I)
@@ -127,6 +128,11 @@ class Reader:
                 setattr(stream, name, value)
         if line.stamp is not None:
             stream.stamp = line.stamp
+            key = line.stream
+            while key:  # a line without any prefix that follows, a C++ abort say, is not older than this one
+                key = key.rpartition("/")[0]
+                if (above := self.streams.get(key)) is not None:
+                    above.stamp = line.stamp
             self.zoned = self.zoned or line.stamp.has_zone
         if line.stage is not None:
             stream.stage, stream.said_stage = line.stage, True
@@ -283,6 +289,8 @@ class Reader:
             kind = Kind.LOADER_WORKER_EXCEPTION
         elif thread and kind is Kind.EXCEPTION:
             kind = Kind.THREAD_EXCEPTION
+        if kind in (Kind.DEVICE_ERROR, Kind.EXCEPTION) and "CUDA error: invalid" in chosen.text and any(SHARES.search(f.function) for r in chain for f in r.frames):
+            kind = Kind.DEVICE_IPC
         at = next((a for p, (a, _, _) in enumerate(lines) if p == chosen.position), lines[-1][0])
         frames = [tuple(f) for f in chosen.frames] or [tuple(f) for f in last.frames]
         attrs: dict[str, Any] = {
@@ -302,7 +310,7 @@ class Reader:
         if hit is None:
             return False
         signature, _ = hit
-        attrs: dict[str, Any] = {"signature": signature.id}
+        attrs: dict[str, Any] = {"signature": signature.id, "inherited": not line.prefixed}
         fields = self._fields(hit, attrs)
         kind = Kind(signature.kind)
         if kind in STAGE_OF_KIND and not stream.said_stage:

@@ -22,10 +22,10 @@ from rca.ingest.streams import open_stream
 CHUNK_BYTES = 256 << 10  # fits the L2 cache; larger chunks measured no faster, smaller ones slower
 KEEP_HITS = 64  # per literal at each end of a file: more never make a report
 HEAD_BYTES = TAIL_BYTES = 8 << 10
-# Measured with Hyperscan: a hit costs about 0.2 us; counting a chunk by `bytes.count` and finding its last 64, 60 us; compiling
+# Measured with Hyperscan: a hit costs about 0.3 us; counting a chunk by `bytes.count` and finding its last 64, 60 us; compiling
 # a matcher without the literal, 20 ms. A literal is muted where that pays within the file.
-MUTE_HITS = 300  # in one chunk, at which counting is as cheap as being called
-MUTE_SAVES_HITS = 100_000  # calls that muting must save in the rest of the file
+MUTE_HITS = 200  # in one chunk, at which counting is as cheap as being called
+MUTE_SAVES_HITS = 60_000  # calls that muting must save in the rest of the file
 
 
 class ScanResult(NamedTuple):
@@ -96,34 +96,34 @@ class _Tally:
         for index, ends in found.items():
             length = len(self._matcher.literals[index])
             if index in self._matcher.once:  # only the first of a search is reported, be it in the part seen before
-                starts = [ends[0] - length]
-                if index in self._last and self._last[index][-1] >= base + starts[0]:
+                if index in self._last and self._last[index][-1] >= base + low + ends[0] - length:
                     continue
-            else:
-                starts = [e - length for e in ends if e > fresh]
-            if not starts:
-                continue
-            self._add(index, [base + s for s in starts], len(starts))
-            if (len(starts) - MUTE_HITS) * (left // CHUNK_BYTES) > MUTE_SAVES_HITS:
-                self._mute(index, bytes(buffer[starts[-1] : starts[-1] + length]), starts, buffer, high)
+            elif ends[0] <= fresh - low:
+                ends = [e for e in ends if e > fresh - low]
+                if not ends:
+                    continue
+            self._add(index, ends, len(ends), base + low - length)
+            if (len(ends) - MUTE_HITS) * (left // CHUNK_BYTES) > MUTE_SAVES_HITS:
+                first = low + ends[0] - length
+                self._mute(index, bytes(buffer[first : first + length]), buffer, first, high, len(ends))
         for index, spelling in self.muted.items():
             if index not in found:
                 begin = max(low, fresh - len(spelling) + 1)
                 if count := buffer.count(spelling, begin, high):
-                    self._add(index, [base + s for s in _last_starts(buffer, spelling, begin, high)], count)
+                    self._add(index, _last_starts(buffer, spelling, begin, high), count, base)
 
-    def _add(self, index: int, starts: list[int], count: int) -> None:
-        """Note `count` matches of which `starts` are the last (all of them unless muted)."""
+    def _add(self, index: int, places: list[int], count: int, base: int) -> None:
+        """Note `count` matches at `base` plus `places`; of a muted literal only the last places are given."""
         if index not in self.counts:
             self.counts[index], self._first[index], self._last[index] = 0, [], deque(maxlen=KEEP_HITS)
         self.counts[index] += count
         if (room := KEEP_HITS - len(self._first[index])) > 0:
-            self._first[index].extend(starts[:room])
-        self._last[index].extend(starts[-KEEP_HITS:])
+            self._first[index].extend([base + p for p in places[:room]])
+        self._last[index].extend([base + p for p in places[-KEEP_HITS:]])
 
-    def _mute(self, index: int, spelling: bytes, starts: list[int], buffer: bytearray, high: int) -> None:
+    def _mute(self, index: int, spelling: bytes, buffer: bytearray, first: int, high: int, count: int) -> None:
         """Mute a literal, unless it is spelled in several ways or overlaps itself and `bytes.count` would differ."""
-        if buffer.count(spelling, starts[0], high) == len(starts):
+        if buffer.count(spelling, first, high) == count:
             self.muted[index] = spelling
             self.active = self._matcher.without(frozenset(self.muted))
 

@@ -19,6 +19,7 @@ from rca.taxonomy import ACTIONS, CAUSES, STAGES, Kind
 HERE = Path(__file__).parent
 LINK_ROLES = ("cause", "mechanism", "symptom", "against")
 SEEN_BY = ("always", "kernel", "counters", "launcher", "ranks", "stacks")
+EDGES = ("any", "program", "collective", "supervision", "host", "checkpoint", "restart", "rpc")
 RELATION_KEYS = {"to", "same", "differs", "edge", "before_s", "after_s", "step_gap"}
 LINK_KEYS = {"name", "role", "kind", "stage", "where", "relation", "present", "absent", "seen_by", "latent", "cause_class", "more"}
 RULE_KEYS = {
@@ -101,6 +102,9 @@ def read_rule(path: Path, rule_id: str) -> Rule:
         if not data.get(key):
             raise RcaError(f"rule without `{key}`", where=str(path), hint="`rca rules show fs/full` prints a complete one")
     _known([data["cause"]], CAUSES, "cause class", path)
+    for key in ("fooled_by", "sources"):
+        if not isinstance(data.get(key, []), list):
+            raise RcaError(f"`{key}` is not a list", where=str(path), hint=f'write {key} = ["..."]')
     remedy = data["remedy"]
     _known([remedy.get("action", "")], ACTIONS, "remedy action", path)
     links = tuple(_link(entry, path) for entry in data["link"])
@@ -128,6 +132,13 @@ def _link(entry: dict[str, Any], path: Path) -> Link:
     _known([entry.get("seen_by", "always")], SEEN_BY, "seen_by", path)
     _known(entry.get("relation", {}), RELATION_KEYS, "relation key", path)
     _known(entry.get("cause_class", {}).values(), CAUSES, "cause class", path)
+    _known(entry.get("cause_class", {}), {k.value for k in Kind}, "event kind in cause_class", path)
+    _known([edge] if (edge := entry.get("relation", {}).get("edge")) else [], EDGES, "edge", path)
+    for more in entry.get("more", ()):
+        _known(more, {"where", "worth", "says"}, "key in `more`", path)
+    for key, value in (*((k, entry.get(k, 0)) for k in ("present", "absent")), *(("worth", m.get("worth")) for m in entry.get("more", ()))):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise RcaError(f"`{key}` is not a number: `{value}`", where=str(path), hint="worth is in nats, for instance 1.5")
     return Link(
         entry["name"], entry["role"], frozenset(entry["kind"]), frozenset(entry.get("stage", ())), entry.get("where", {}), entry.get("relation", {}),
         float(entry.get("present", 0.0)), float(entry.get("absent", 0.0)), entry.get("seen_by", "always"), bool(entry.get("latent", False)), entry.get("cause_class", {}),

@@ -28,6 +28,7 @@ UNKNOWN_LOGIT = 1.5  # a failure that nobody logged is as likely as a latent gue
 EXPLAINED = -4.0  # an event that another hypothesis's cause brought about is hardly a root itself
 LATER = -1.2  # of two failures without a known mechanism between them, the later one is less likely the first
 SURVIVED = -3.5  # the process wrote on after it
+UNSEEN = -3.5  # a fault that a process may survive, but of which no consequence is seen
 OTHER_ATTEMPT = -1.0  # the job had already failed in an earlier attempt
 TEMPERATURE = 1.25  # how much the sums overstate: fitted on labelled runs, see docs/measurements.md
 MARGIN_NS = 2_000_000_000  # failures closer than this are not ordered
@@ -82,6 +83,10 @@ def _weigh(match: Match, run: Run) -> tuple[float, list[str]]:
     proc = run.processes.get((cause.attempt or 0, cause.rank if cause.rank is not None else cause.actor)) or {}
     if cause.attrs.get("lived_on") and not match.rule.survivable:
         terms.append(("the process went on after it", SURVIVED))
+    elif cause.attrs.get("lived_on") and len(match.found) == 1:
+        terms.append(("the process went on after it, and nothing came of it", UNSEEN))
+    if cause.attrs.get("outside"):
+        terms.append(("it happened long before or after the run", EXPLAINED - 2))
     if cause.attrs.get("foreign"):
         terms.append(("the process belongs to nobody of this job", EXPLAINED - 2))
     if proc.get("finished") and not match.rule.survivable:
@@ -98,7 +103,7 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: nx.DiGra
     strength = {i: max(logit for m, logit, _ in weighed if m.cause.event_id == i) for i in ids}
     for i in sorted(ids):
         upstream[i] = nx.ancestors(graph, i) & ids if i in graph else set()
-    firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.kind not in VICTIM_KINDS and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
+    firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.kind not in VICTIM_KINDS and not (m.cause.attrs.get("lived_on") or m.cause.attrs.get("outside")) and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
     first = min(firm, key=lambda e: (e.attempt or 0, e.time_ns or 0), default=None)
     out = []
     for match, logit, why in weighed:

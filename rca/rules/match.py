@@ -40,7 +40,7 @@ class Match:
 def matches(rule: Rule, run: Run, graph: nx.DiGraph) -> Iterator[Match]:
     """Yield a match for each event that fits the rule's cause link."""
     for cause in run.events:
-        if fits(rule.cause_link, cause):
+        if cause.severity != "info" and fits(rule.cause_link, cause):
             match = Match(rule, cause, {rule.cause_link.name: cause})
             for link in rule.links:
                 if link.role == "cause":

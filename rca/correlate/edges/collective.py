@@ -36,7 +36,7 @@ def build(view: View) -> list[Edge]:
 
 
 def _stops(event: Event) -> bool:
-    if event.kind in VICTIM_KINDS or event.kind in QUIET_KINDS or event.attrs.get("lived_on"):
+    if event.kind in VICTIM_KINDS or event.kind in QUIET_KINDS or event.attrs.get("lived_on") or event.attrs.get("outside"):
         return False
     return event.kind in DEADLY or event.kind in DERIVED or bool(event.attrs.get("traceback")) or event.severity in ("error", "fatal")
 

@@ -11,6 +11,11 @@ CAUSES = frozenset({
     Kind.HUNG_TASK, Kind.READ_ONLY, Kind.IO_ERROR, Kind.DEVICE_LOST, Kind.DEVICE_MEMORY_ERROR, Kind.DEVICE_HANG, Kind.DEVICE_LINK_ERROR,
     Kind.HOST_DOWN, Kind.SHM_EXHAUSTED, Kind.HOST_OOM,
 })  # fmt: skip
+STORAGE = frozenset({Kind.STORAGE_HANG, Kind.READ_ONLY, Kind.IO_ERROR})
+STORAGE_EFFECTS = frozenset({
+    Kind.SAVE_OPEN, Kind.WRITE_FAILED, Kind.NO_SPACE, Kind.READ_ONLY, Kind.IO_ERROR, Kind.CHECKPOINT_INVALID, Kind.MISSING_FILE, Kind.RANK_SILENT,
+    Kind.UNINTERRUPTIBLE, Kind.COLLECTIVE_TIMEOUT, Kind.LOADER_TIMEOUT, Kind.CORRUPT_DATA, Kind.RANK_OUTLIER, Kind.RPC_TIMEOUT, Kind.PERMISSION,
+})  # fmt: skip
 NEVER = frozenset({Kind.FINISHED, Kind.STARTED, Kind.SAVED, Kind.LOADED, Kind.STACK_DUMP})
 AFTER_NS = 2_000_000_000  # kernel clocks have whole seconds, and `dmesg -T` drifts
 
@@ -28,7 +33,9 @@ def build(view: View) -> list[Edge]:
 
 
 def _acts(cause: Event, effect: Event, view: View) -> bool:
-    if cause.kind in CAUSES and effect.kind in CAUSES and effect.rank is None:
+    if cause.attrs.get("outside") or (effect.kind in CAUSES and effect.rank is None):
+        return False
+    if cause.kind in STORAGE and not (effect.kind in STORAGE_EFFECTS or effect.attrs.get("exception") == "OSError"):
         return False
     if cause.host and effect.host and cause.host != effect.host:
         return False

@@ -16,12 +16,12 @@ def build(view: View) -> list[Edge]:
     """An edge from each event of a process to the next one of another kind."""
     groups: dict[tuple, list[Event]] = {}
     for event in view.events:
-        if event.kind not in SKIP and (key := key_of(event)) is not None:
+        if event.kind not in SKIP and event.severity != "info" and (key := key_of(event)) is not None:
             groups.setdefault(key, []).append(event)
     found = []
     for events in groups.values():
         ordered = sorted(events, key=_order)
-        found += [Edge(a.event_id, b.event_id, "program") for a, b in pairwise(ordered) if a.kind != b.kind]
+        found += [Edge(a.event_id, b.event_id, "program") for a, b in pairwise(ordered) if a.kind != b.kind and not a.attrs.get("lived_on")]
     return found
 
 

@@ -4,7 +4,7 @@ A matcher is made by `matcher(literals)`. Literals match without regard to ASCII
 found. It has:
 
 * `scan(buffer, low, high)`: `{index: ends}` of all matches within `buffer[low:high]`. `index` numbers the literal; `ends`
-  ascend and are positions in the buffer, each just behind its match. The dictionary is the caller's.
+  ascend and count from `low`, each just behind its match. The dictionary is the caller's.
 * `literals`, and `longest`: the length of the longest one.
 * `once`: indexes of literals for which the first match of each `scan` is enough (step markers: thousands a chunk).
 * `without(indexes)`: the same matcher with the same numbering, deaf to some literals; made once per set.

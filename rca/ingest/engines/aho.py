@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
+NARROWER_MAX = 8  # muted sets kept compiled, about 0.5 MB each
+
 
 class Matcher:
     """See `rca.ingest.engines`."""
@@ -27,13 +29,15 @@ class Matcher:
         for position, _, end in self._automaton.find_matches_as_indexes(buffer[low:high].lower(), overlapping=True):
             index = self._ids[position]
             if index not in matches:
-                matches[index] = [low + end]
+                matches[index] = [end]
             elif index not in self.once:
-                matches[index].append(low + end)
+                matches[index].append(end)
         return matches
 
     def without(self, muted: frozenset[int]) -> Matcher:
         """The same matcher deaf to the literals `muted`; built once per set."""
         if muted not in self._narrower:
+            if len(self._narrower) >= NARROWER_MAX:
+                self._narrower.clear()
             self._narrower[muted] = Matcher(self.literals, self.once, self._muted | muted)
         return self._narrower[muted]

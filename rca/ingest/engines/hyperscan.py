@@ -3,7 +3,7 @@
 Of each literal Hyperscan compares the last eight bytes first. The phrases of failures end like any sentence ("... timeout",
 "... in process"), and a thousand of them make it stop at every other word of a healthy log: 1.2 GB/s. A long literal is
 therefore searched by its beginning, cut where ordinary log text rarely has such bytes, and the rest is compared here:
-2.8 GB/s with the 1018 literals of 400 signatures, the same answers.
+2.7 GB/s with the 1018 literals of 400 signatures, the same answers.
 
 Source: Hyperscan developer reference, "Pure literal patterns"; python-hyperscan 0.9 `extension.c` (literals pass through
 `strlen`, hence no NUL; a callback costs about 0.2 us, most of it taking the interpreter lock).
@@ -20,6 +20,10 @@ CUT_MIN = 16  # bytes; in logs of real failed runs 3 % of the places stopped at 
 CUT_PAIRS = 3  # pairs of neighbouring bytes at the cut that must be rare; 2 to 4 measured alike
 STORM_HITS = 64  # beginnings in one chunk that the literal did not follow: a log full of them pays for compiling anew
 STORMS_MAX = 4  # times to compile anew per matcher
+NARROWER_MAX = 8  # muted sets kept compiled, about 0.5 MB each
+# With 400 to 950 literals Hyperscan picks tables half as fast (1.2 GB/s) as those it picks from about 960 on (2.7 GB/s), and takes
+# longer to compile; a set in between is filled up with literals of control characters that no text holds.
+FILL_FROM, FILL_TO = 200, 1024
 ORDINARY = b"""2026-01-06 10:00:00,123 INFO [rank 3] trainer.py:412] step=1200 loss=2.0312 lr=2.9871e-04 grad_norm=0.512 tokens/s=120345 mem=61.2GiB
 [rank0]:[W106 10:00:00.123456 ProcessGroupNCCL.cpp:1496] Warning: the default process group is not initialized (function operator())
 node-3:811:2311 [4] NCCL INFO Channel 00/08 : 0 1 2 3 4 5 6 7 [send] via NET/IB/0/GDRDMA comm 0x55d0c3 nranks 64 busId 9b000
@@ -44,13 +48,18 @@ def cut(literal: bytes) -> int:
 
     >>> literal = b"Watchdog caught collective operation timeout"
     >>> literal[:cut(literal)]
-    b'Watchdog caught collective operation timeo'
+    b'Watchdog caught collective ope'
     """
     if len(literal) <= CUT_MIN:
         return len(literal)
     low = literal.lower()
     pairs = [_ordinary()[low[i : i + 2]] for i in range(len(low) - 1)]
     return min(range(CUT_MIN, len(low) + 1), key=lambda k: (sum(pairs[k - 1 - CUT_PAIRS : k - 1]), -k))
+
+
+def fillers(count: int) -> list[bytes]:
+    """So many distinct literals that no text holds."""
+    return [bytes(1 + (i >> 3 * place & 7) for place in range(8)) for i in range(count)]
 
 
 class Matcher:
@@ -80,6 +89,10 @@ class Matcher:
             flags = [hs.HS_FLAG_CASELESS | (hs.HS_FLAG_SINGLEMATCH if i in self.once else 0) for i in ids]
             self._database = hs.Database(mode=hs.HS_MODE_BLOCK)
             pieces = [self.literals[i][: lengths[i]] for i in ids]
+            if FILL_FROM < len(ids) < FILL_TO:
+                pieces += fillers(FILL_TO - len(ids))
+                ids += range(len(self.literals), len(self.literals) + len(pieces) - len(ids))
+                flags += [0] * (len(ids) - len(flags))
             self._database.compile(expressions=pieces, ids=ids, elements=len(ids), flags=flags, literal=True)
 
     def scan(self, buffer: bytes | bytearray, low: int, high: int) -> dict[int, list[int]]:
@@ -92,14 +105,14 @@ class Matcher:
         matches: dict[int, list[int]] = {}
         stormy = []
         for index, ends in self._found.items():
+            if index >= len(self.literals):  # a filler, in a file that is no text
+                continue
             if (rest := self._rest.get(index)) is None:
-                matches[index] = [low + end for end in ends] if low else ends
+                matches[index] = ends
                 continue
             length, lowered = len(rest), rest.lower()
             true = [
-                low + end + length
-                for end in ends
-                if buffer.startswith(rest, low + end, high) or buffer[low + end : min(low + end + length, high)].lower() == lowered
+                end + length for end in ends if buffer.startswith(rest, low + end, high) or buffer[low + end : min(low + end + length, high)].lower() == lowered
             ]
             if true:
                 matches[index] = true
@@ -115,5 +128,7 @@ class Matcher:
     def without(self, muted: frozenset[int]) -> Matcher:
         """The same matcher deaf to the literals `muted`; compiled once per set."""
         if muted not in self._narrower:
+            if len(self._narrower) >= NARROWER_MAX:
+                self._narrower.clear()
             self._narrower[muted] = Matcher(self.literals, self.once, self._muted | muted)
         return self._narrower[muted]
