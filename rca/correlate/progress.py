@@ -16,7 +16,7 @@ SURVIVED_LINES = 3  # lines a process writes after an error before we say that i
 SURVIVED_NS = 5 * 10**9  # or it wrote elsewhere so much later
 #: How a process ends. Anything else that it prints is on the way there.
 DEADLY = frozenset({Kind.FATAL_SIGNAL, Kind.KILLED, Kind.NATIVE_ABORT, Kind.KILLED_BY_KERNEL})
-WAITED = frozenset({Kind.COLLECTIVE_TIMEOUT, Kind.STORE_TIMEOUT, Kind.WATCHDOG_STUCK})
+WAITED = frozenset({Kind.COLLECTIVE_TIMEOUT, Kind.STORE_TIMEOUT})
 NOT_TERMINAL = QUIET_KINDS | {Kind.EXITED, Kind.AGENT_REPORT, Kind.AGENT_STOPS_SIBLING, Kind.AGENT_SIGNALLED, Kind.LEAK_WARNING, Kind.LOGGED_ERROR}
 
 

@@ -76,7 +76,7 @@ def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], 
         for start, end in excerpt.regions(size, offsets, allowance):
             _read_region(source, reader, start, end, size, hits, offsets, by_literal)
     out = reader.finish()
-    out["scan"] = {"decoded": size, "truncated": result.truncated, "hits": sum(result.counts.values())}
+    out["scan"] = {"consumed": result.consumed, "truncated": result.truncated}
     if out["shape"] == "plain" and reader.shapes.get("error_json"):
         out["shape"] = "error_json"
     return out
@@ -174,12 +174,14 @@ def reading(source: Source, result: Any) -> Reading:
         reason = source.reason or (result[1] if isinstance(result, tuple | list) and len(result) > 1 else "the reader died")
         return Reading(source.name, "skipped", source.size, 0, 0, source.size, reason)
     size, scanned = source.size, result["scan"]
-    parsed = min(size, result["parsed"]) if source.compression is None else 0
+    used = min(size, scanned["consumed"])
+    # Bytes of a compressed file cannot be told apart by line: all that were used count as text.
+    parsed = min(used, result["parsed"]) if source.compression is None else 0
     events = tuple(Event(source=source.name, **event) for event in result["events"])
     facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "zoned": result["zoned"]}
     marks = tuple(Mark(*m[:6]) for s in result["streams"].values() for m in (s["first"], *s["steps"], s["last"]) if m)
     return Reading(
-        source.name, result["shape"], size, parsed, size - parsed, 0, scanned["truncated"], result["damaged"],
+        source.name, result["shape"], size, parsed, used - parsed, size - used, scanned["truncated"], result["damaged"],
         facts=facts, events=events, marks=marks,
     )  # fmt: skip
 

@@ -61,7 +61,7 @@ LEVELS = {"error": "error", "critical": "fatal", "fatal": "fatal"}
 class Stream:
     """What is known about one writer at the current line."""
 
-    __slots__ = ("actor", "block", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "raw", "said_stage", "seen", "seq", "stage", "stamp", "step")
+    __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "raw", "said_stage", "seen", "seq", "stage", "stamp", "step")
 
     def __init__(self) -> None:
         self.rank = self.local_rank = self.host = self.pid = self.actor = None
@@ -73,6 +73,7 @@ class Stream:
         self.raw: list[tuple] = []
         self.facts: dict[str, Any] = {}
         self.seq = self.seen = 0
+        self.child_rank: int | None = None  # of the last prefixed line: a C++ abort has no prefix of its own
 
 
 class Reader:
@@ -132,7 +133,7 @@ class Reader:
             while key:  # a line without any prefix that follows, a C++ abort say, is not older than this one
                 key = key.rpartition("/")[0]
                 if (above := self.streams.get(key)) is not None:
-                    above.stamp = line.stamp
+                    above.stamp, above.child_rank = line.stamp, line.rank if line.rank is not None else above.child_rank
             self.zoned = self.zoned or line.stamp.has_zone
         if line.stage is not None:
             stream.stage, stream.said_stage = line.stage, True
@@ -351,6 +352,8 @@ class Reader:
         }  # fmt: skip
         if first and first != at:
             event["attrs"]["first"] = first
+        if event["rank"] is None and kind in (Kind.NATIVE_ABORT, Kind.COLLECTIVE_TIMEOUT):
+            event["rank"] = stream.child_rank
         event.update({k: v for k, v in fields.items() if v is not None})
         event["attrs"]["stream"] = next((k for k, s in self.streams.items() if s is stream), "")
         self.events.append(event)

@@ -73,7 +73,8 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: nx.DiGraph) -> Verdict:
 def _sort(item: tuple[Match, float, list[str]]) -> tuple:
     match, logit, _ = item
     time = match.cause.time_ns if match.cause.time_ns is not None else 2**62
-    return (-round(logit, 6), -len(match.found), match.cause.attempt or 0, time, match.cause.event_id, match.rule.id)
+    unplaced = (match.cause.host is None) + (match.cause.rank is None)
+    return (-round(logit, 6), -len(match.found), match.cause.attempt or 0, unplaced, time, match.cause.event_id, match.rule.id)
 
 
 def _weigh(match: Match, run: Run) -> tuple[float, list[str]]:
