@@ -38,10 +38,10 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
                 changes["rank"] = writer.rank
         host = short(event.host) if short(event.host) in identity.hosts else (writer.host if writer else short(event.host))
         if event.kind in (Kind.EXITED, Kind.KILLED_BY_KERNEL, Kind.AGENT_STOPS_SIBLING, Kind.AGENT_SIGNALLED, Kind.AGENT_REPORT) and event.rank is None:
-            changes["rank"] = identity.rank_of_pid.get(event.pid or -1)
+            changes["rank"] = identity.of_pid(identity.rank_of_pid, host, event.pid)
         attempt = changes.get("attempt", event.attempt)
         if attempt is None and event.pid is not None:
-            attempt = identity.attempt_of_pid.get(event.pid)
+            attempt = identity.of_pid(identity.attempt_of_pid, host, event.pid)
         rank = changes.get("rank", event.rank)
         if host is None and rank is not None:
             host = identity.ranks_of_hosts.get(rank)

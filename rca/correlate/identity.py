@@ -62,9 +62,18 @@ class Identity:
     hosts: list[str] = field(default_factory=list)
     world: int | None = None
     ranks_of_hosts: dict[int, str] = field(default_factory=dict)
-    attempt_of_pid: dict[int, int] = field(default_factory=dict)
-    rank_of_pid: dict[int, int] = field(default_factory=dict)
+    attempt_of_pid: dict[tuple[str | None, int], int] = field(default_factory=dict)  # pids count per host
+    rank_of_pid: dict[tuple[str | None, int], int] = field(default_factory=dict)
     attempts: int = 1
+
+    def of_pid(self, table: dict[tuple[str | None, int], int], host: str | None, pid: int | None) -> int | None:
+        """What a table says of a pid: on that host, or on the only host that has it."""
+        if pid is None:
+            return None
+        if (host, pid) in table:
+            return table[host, pid]
+        found = [v for (h, p), v in table.items() if p == pid] if host is None or not any(h == host for h, _ in table) else []
+        return found[0] if len(found) == 1 else None
 
     def writer(self, source: str | None, stream: str) -> Writer | None:
         return self._index.get((source or "", stream)) if hasattr(self, "_index") else None
@@ -227,16 +236,16 @@ def _spread(identity: Identity, exits: list[Event]) -> None:
         if event.rank is not None and event.host:
             identity.ranks_of_hosts.setdefault(event.rank, short(event.host) or event.host)
         if event.pid and event.rank is not None:
-            identity.rank_of_pid.setdefault(event.pid, event.rank)
+            identity.rank_of_pid.setdefault((short(event.host), event.pid), event.rank)
         if event.pid and event.attempt is not None:
-            identity.attempt_of_pid.setdefault(event.pid, event.attempt)
+            identity.attempt_of_pid.setdefault((short(event.host), event.pid), event.attempt)
     for writer in identity.writers:
         if writer.rank is not None and writer.host:
             identity.ranks_of_hosts.setdefault(writer.rank, writer.host)
         if writer.pid and writer.rank is not None and not writer.lent:
-            identity.rank_of_pid.setdefault(writer.pid, writer.rank)
+            identity.rank_of_pid.setdefault((writer.host, writer.pid), writer.rank)
         if writer.pid and writer.attempt is not None:
-            identity.attempt_of_pid.setdefault(writer.pid, writer.attempt)
+            identity.attempt_of_pid.setdefault((writer.host, writer.pid), writer.attempt)
     for writer in identity.writers:
         if writer.host is None and writer.rank is not None:
             writer.host = identity.ranks_of_hosts.get(writer.rank)

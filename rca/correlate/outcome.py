@@ -20,6 +20,9 @@ def how(view: View) -> str:
     if finished and not bad_exit and not any(e.kind in FAILURES and not _before(e, finished) for e in view.events):
         unfinished = [p for p in last if not p.finished and p.rank is not None and p.ended_by is not None]
         return "failed" if unfinished else "finished"
+    done = view.of(Kind.FINISHED)
+    if done and not (ended or bad_exit or any(e.kind in FAILURES for e in view.events)):
+        return "finished"  # somebody said so, and nobody contradicts
     if view.of(Kind.CUT_SHORT):
         return "cut"
     errors = [e for e in view.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal")]

@@ -30,6 +30,7 @@ FACTS = {
     "local_rank": re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I),
     "world": re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=:]\s*(\d+)|\brank \d+ of (\d+)", re.I),
 }
+TRANSPORT_ERRORS = ("DistBackendError", "DistNetworkError", "DistStoreError")
 SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
@@ -196,8 +197,9 @@ class Reader:
             return
         if line.level not in CALM and (bare := BARE.match(text)):
             # The head of its traceback was cut off or never printed; the last line still says what was raised.
-            attrs = {"exception": bare[1].rsplit(".", 1)[-1], "traceback": True, "bare": True, "inherited": not line.prefixed, "frames": []}
-            self._emit(stream, Kind.EXCEPTION, text[:TEXT_CUT], "error", at, attrs=attrs)
+            name = bare[1].rsplit(".", 1)[-1]
+            attrs = {"exception": name, "traceback": True, "bare": True, "inherited": not line.prefixed, "frames": []}
+            self._emit(stream, Kind.PEER_LOST if name in TRANSPORT_ERRORS else Kind.EXCEPTION, text[:TEXT_CUT], "error", at, attrs=attrs)
             return
         if line.level in LEVELS:
             self._emit(stream, Kind.LOGGED_ERROR, text, LEVELS[line.level], at)
@@ -290,6 +292,8 @@ class Reader:
             kind = Kind.LOADER_WORKER_EXCEPTION
         elif thread and kind is Kind.EXCEPTION:
             kind = Kind.THREAD_EXCEPTION
+        if kind is Kind.EXCEPTION and chosen.type.rsplit(".", 1)[-1] in TRANSPORT_ERRORS:
+            kind = Kind.PEER_LOST  # torch's own names for "the connection to somebody else broke"
         if kind in (Kind.DEVICE_ERROR, Kind.EXCEPTION) and "CUDA error: invalid" in chosen.text and any(SHARES.search(f.function) for r in chain for f in r.frames):
             kind = Kind.DEVICE_IPC
         at = next((a for p, (a, _, _) in enumerate(lines) if p == chosen.position), lines[-1][0])

@@ -128,6 +128,10 @@ def _hypothesis(match: Match, logit: float, why: list[str], run: Run, graph: nx.
     evidence = tuple(_evidence(match))
     missing = tuple(Missing(c["what"], c["how"]) for c in rule.collect)
     entity = {name: getattr(cause, name) for name in ("host", "role", "rank", "gpu", "bus_id", "nic", "pid", "path", "group")}
+    for link in rule.links:  # the kernel names a pid, the launcher the rank that had it
+        event = match.found.get(link.name) if link.role == "mechanism" else None
+        if event is not None and entity["rank"] is None and (event.host == entity["host"] or entity["host"] is None):
+            entity["rank"], entity["host"] = event.rank, entity["host"] or event.host
     return Hypothesis(
         match.cause_class, rule.id, rule.title, summary(match.cause_class, rule, cause, symptom), round(logit, 4), cause, round(confidence, 4),
         inferred=rule.cause_link.latent and cause.source is None, entity=entity, symptom=symptom, evidence=evidence, missing=missing,

@@ -98,6 +98,8 @@ def _best(link: Link, anchor: Event, run: Run, graph: nx.DiGraph, used: set[int]
 def related(relation: dict[str, Any], anchor: Event, event: Event, graph: nx.DiGraph) -> bool:
     """Whether an event stands in the asked relation to the anchor."""
     for name in relation.get("same", ()):
+        if name == "rank" and event.ranks and anchor.rank in event.ranks:
+            continue  # folded from several ranks, this one among them
         if _value(anchor, name) is None or _value(anchor, name) != _value(event, name):
             return False
     for name in relation.get("differs", ()):

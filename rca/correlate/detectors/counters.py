@@ -32,7 +32,7 @@ def detect(view: View) -> list[Event]:
         maker = MAKERS.get(name)
         if maker and (made := maker(points)):
             kind, text, at, attrs = made
-            rank = view.identity.rank_of_pid.get(int(subject)) if subject and subject.isdigit() else None
+            rank = view.identity.of_pid(view.identity.rank_of_pid, host, int(subject)) if subject and subject.isdigit() else None
             found.append(Event(
                 kind, text.format(host=host or "the host", subject=subject or "its interface"), severity="warning", time_ns=at[0], host=host, rank=rank,
                 pid=int(subject) if subject and subject.isdigit() else None, nic=subject if subject and not subject.isdigit() else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rca.correlate.view import View
 from rca.model import Edge, Event
 from rca.taxonomy import Kind
@@ -17,6 +19,9 @@ STORAGE_EFFECTS = frozenset({
     Kind.UNINTERRUPTIBLE, Kind.COLLECTIVE_TIMEOUT, Kind.LOADER_TIMEOUT, Kind.CORRUPT_DATA, Kind.RANK_OUTLIER, Kind.RPC_TIMEOUT, Kind.PERMISSION,
 })  # fmt: skip
 NEVER = frozenset({Kind.FINISHED, Kind.STARTED, Kind.SAVED, Kind.LOADED, Kind.STACK_DUMP})
+HALF_HOUR_NS = 1800 * 10**9
+ZONE_SLACK_NS = 15 * 10**9
+JOB_NAMES = re.compile(r"python|^pt_|^ray|torch|train|deepspeed|accelerate|vllm|sglang", re.I)
 AFTER_NS = 2_000_000_000  # kernel clocks have whole seconds, and `dmesg -T` drifts
 
 
@@ -39,7 +44,10 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
         return False
     if cause.host and effect.host and cause.host != effect.host:
         return False
-    if cause.time_ns is not None and effect.time_ns is not None and cause.time_ns > effect.time_ns + AFTER_NS + effect.time_error_ns:
+    late = cause.time_ns is not None and effect.time_ns is not None and cause.time_ns > effect.time_ns + AFTER_NS + effect.time_error_ns
+    if late and cause.kind == Kind.KILLED_BY_KERNEL and effect.kind == Kind.KILLED and _zone_apart(cause, effect):
+        late = False
+    if late:
         return effect.kind in (Kind.RANK_SILENT,) and cause.rank == effect.rank
     if cause.kind == Kind.KILLED_BY_KERNEL:
         return effect.kind in (Kind.KILLED, Kind.EXITED, Kind.LOADER_WORKER_DIED, Kind.ACTOR_DIED) and foreign(cause, view) is not True and _pid_fits(cause, effect)
@@ -50,12 +58,23 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
 
 def _pid_fits(cause: Event, effect: Event) -> bool:
     named = effect.attrs.get("worker_pid") or effect.pid
-    return cause.pid is None or named is None or cause.pid == named or effect.kind == Kind.LOADER_WORKER_DIED
+    # Inside a container the same process has another pid than in the kernel's log.
+    return cause.pid is None or named is None or cause.pid == named or effect.kind in (Kind.LOADER_WORKER_DIED, Kind.KILLED)
+
+
+def _zone_apart(cause: Event, effect: Event) -> bool:
+    """Whether two local times differ by a zone's offset and not by anything else: a kernel log in another zone than the job's."""
+    gap = abs((cause.time_ns or 0) - (effect.time_ns or 0))
+    return cause.time_assumed and gap <= 14 * 3600 * 10**9 and min(gap % HALF_HOUR_NS, HALF_HOUR_NS - gap % HALF_HOUR_NS) <= ZONE_SLACK_NS
 
 
 def foreign(event: Event, view: View) -> bool | None:
     """Whether the killed pid belongs to nobody of this job; None where the job's pids are unknown (containers have others)."""
-    if event.pid is None or not view.identity.rank_of_pid:
-        return None
-    workers = {e.attrs.get("worker_pid") for e in view.events if e.attrs.get("worker_pid")}
-    return event.pid not in view.identity.rank_of_pid and event.pid not in workers
+    pids = {pid for _, pid in view.identity.rank_of_pid} | {e.attrs.get("worker_pid") for e in view.events if e.attrs.get("worker_pid")}
+    if event.pid is None or event.pid in pids:
+        return None if event.pid is None else False
+    name = event.attrs.get("name") or event.attrs.get("process") or event.attrs.get("comm")
+    if name and not JOB_NAMES.search(str(name)):
+        return True
+    died = any(e.kind in (Kind.KILLED, Kind.LOADER_WORKER_DIED) and (not e.host or not event.host or e.host == event.host) for e in view.events)
+    return None if died or not pids else True

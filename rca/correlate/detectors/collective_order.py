@@ -1,0 +1,70 @@
+"""What each rank waits in, as its watchdog says: another operation or size at one sequence number, or another sequence number.
+
+Only numbers of one process group are compared. The majority is right: who issued something else at the same place is the mismatch, and
+who waits in an earlier collective never came to the one that the rest wait in.
+
+Source: torch ProcessGroupNCCL's watchdog message; torchfrtrace aligns flight recorder entries likewise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+
+from rca.correlate.view import View
+from rca.model import Event
+from rca.taxonomy import Kind
+
+GROUP = re.compile(r"PG (?:ID (\d+)|(\d+)\b)")
+LEAST = 3  # ranks in a group before a majority means anything
+
+
+def detect(view: View) -> list[Event]:
+    """`collective.mismatch` for a rank whose operation differs, `rank.silent` for one that waits in an earlier collective."""
+    waits: dict[tuple, dict[int, Event]] = defaultdict(dict)
+    for reading in view.readings:
+        for event in reading.events:
+            attrs = event.attrs
+            if event.kind != Kind.COLLECTIVE_TIMEOUT or not str(attrs.get("sequence", "")).isdigit() or attrs.get("op") is None:
+                continue
+            writer = view.identity.writer(event.source, attrs.get("stream", ""))
+            rank = event.rank if event.rank is not None else (writer.rank if writer else None)
+            group = GROUP.search(event.text)
+            if rank is not None:
+                where = writer.host if writer else None
+                waits[group[0] if group else "", attrs.get("timeout_ms")].setdefault(rank, event.but(rank=rank, host=event.host or where))
+    found: list[Event] = []
+    for ranks in waits.values():
+        if len(ranks) >= LEAST:
+            found += _outliers(ranks, view)
+    return list({(e.kind, e.rank): e for e in found}.values())
+
+
+def _outliers(ranks: dict[int, Event], view: View) -> list[Event]:
+    places = Counter(int(e.attrs["sequence"]) for e in ranks.values())
+    usual, count = places.most_common(1)[0]
+    if count * 2 <= len(ranks):
+        return []
+    found = []
+    here = {r: e for r, e in ranks.items() if int(e.attrs["sequence"]) == usual}
+    calls = Counter(_call(e) for e in here.values())
+    call, agreed = calls.most_common(1)[0]
+    for rank, event in sorted(ranks.items()):
+        number = int(event.attrs["sequence"])
+        kind = text = None
+        if number < usual:
+            kind, text = Kind.RANK_SILENT, f"rank {rank} waits in collective {number} while {count} rank(s) wait in {usual}"
+        elif number == usual and _call(event) != call and agreed * 2 > len(here):
+            kind, text = Kind.COLLECTIVE_MISMATCH, f"rank {rank} issued {' '.join(map(str, _call(event)))} where {agreed} rank(s) issued {' '.join(map(str, call))}"
+        if kind and text:
+            proc = next((p for p in view.ranked if p.rank == rank), None)
+            attrs = {"behind": usual - number, "alone": True, "order": True}
+            found.append(event.but(
+                kind=kind, text=text, severity="error", source=None, also=event.records, attrs=attrs, event_id=-1, ranks=(),
+                host=event.host or (proc.host if proc else None), time_ns=view.clock.resolve(event.time_ns, event.host, not event.time_assumed),
+            ))  # fmt: skip
+    return found
+
+
+def _call(event: Event) -> tuple[str, ...]:
+    return tuple(str(event.attrs[k]) for k in ("op", "numel_in", "numel_out") if event.attrs.get(k) is not None)
