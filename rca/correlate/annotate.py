@@ -40,7 +40,8 @@ def annotate(view: View) -> list[Event]:
     for event in view.events:
         proc = view.procs.get(progress.key_of(event) or ())
         extra: dict[str, Any] = {}
-        if proc is not None and event.source is not None and progress.lived_on(event, proc):
+        ended = proc is not None and proc.ended_by is not None and proc.ended_by.event_id == event.event_id
+        if proc is not None and event.source is not None and not ended and progress.lived_on(event, proc):
             extra["lived_on"] = True
         if event.kind == Kind.KILLED_BY_KERNEL and host_edges.foreign(event, view) is True:
             extra["foreign"] = True
@@ -92,11 +93,15 @@ def _recovered(event: Event, view: View) -> bool:
     words = PAIRED[Kind(event.kind)]
     name = event.nic or event.attrs.get("server") or event.bus_id
     for other in view.events:
-        if other.kind in words and other.source == event.source and other.offset > event.offset:
+        if other.kind in words and other.source == event.source and _last_offset(other) > _last_offset(event):
             theirs = other.nic or other.attrs.get("server") or other.bus_id
             if (name and theirs and name == theirs) or (name and name in other.text) or not (name or theirs):
                 return True
     return False
+
+
+def _last_offset(event: Event) -> int:
+    return max(event.offset, event.attrs.get("last_offset") or 0)
 
 
 def _lonely_non_finite(view: View) -> set[int]:

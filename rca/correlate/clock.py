@@ -12,14 +12,13 @@ from statistics import median
 from typing import Any
 
 from rca.correlate.identity import Identity
-from rca.model import Event, Mark
+from rca.model import Event
 
 YEAR_STATED_NS = 94_694_400 * 10**9  # 1973: stamps without a year carry the leap year 1972
 BOOT_NS = 63_072_000 * 10**9  # below 1972: seconds since boot
 ZONE_STEP_NS = 900 * 10**9  # zones are multiples of a quarter of an hour
 MIN_STEPS = 3  # fewer common steps than this tell nothing about two clocks
 WORTH_NS = 1_000_000_000  # an offset below a second is not corrected: logs have that resolution
-DAY_NS = 86_400 * 10**9
 
 
 class Clock:
@@ -116,8 +115,3 @@ def describe(clock: Clock) -> tuple[dict[str, Any], ...]:
         {"host": host, "offset_ms": round(offset / 1e6, 1), "error_ms": round(error / 1e6, 1)}
         for host, (offset, error) in sorted(clock.offsets.items())
     )
-
-
-def sort_key(item: Event | Mark) -> tuple[int, int]:
-    """Order by time; what has no time comes last, in the order of its file."""
-    return (item.time_ns if item.time_ns is not None else 2**62, item.offset)

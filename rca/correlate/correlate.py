@@ -26,7 +26,7 @@ def correlate(readings: list[Reading]) -> Run:
     stated = [e for r in readings for e in r.events]
     clock = clocks.estimate(who, stated)
     events = kernel.join_oom(fold.merge_copies(fold.settle(stated, who, clock)))
-    events = fold.fold(exits.interpret(events))
+    events = fold.fold(exits.claim(exits.interpret(events)))
     procs = progress.processes(who, events, clock)
     view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs)), procs)
     derived = [e for module in discover.modules(detector_folder) for e in module.detect(view)]

@@ -32,7 +32,7 @@ def interpret(events: list[Event]) -> list[Event]:
 
     A death that the process or the kernel reported in more detail is not added twice: the exit joins it as a further address.
     """
-    stopped = {e.pid for e in events if e.kind == Kind.AGENT_STOPS_SIBLING and e.pid}
+    stopped = {(e.host, e.pid) for e in events if e.kind == Kind.AGENT_STOPS_SIBLING and e.pid}  # containers share pids
     agent_signalled = any(e.kind in (Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP) for e in events)
     told = {e.rank: i for i, e in enumerate(events) if e.kind == Kind.FATAL_SIGNAL and e.rank is not None}
     events = list(events)
@@ -49,7 +49,7 @@ def interpret(events: list[Event]) -> list[Event]:
             continue
         code = event.attrs.get("exitcode")
         signal = event.attrs.get("signal") or signal_of(code)
-        by_agent = signal == SIGTERM or (signal is not None and event.pid in stopped) or (signal == SIGKILL and agent_signalled)
+        by_agent = signal == SIGTERM or (signal is not None and ((event.host, event.pid) in stopped or (None, event.pid) in stopped)) or (signal == SIGKILL and agent_signalled)
         attrs = {**event.attrs, "signal": signal, "by_agent": by_agent}
         out.append(event.but(attrs=attrs, severity="info" if by_agent else "error"))
         if signal is None or by_agent:
@@ -64,6 +64,18 @@ def interpret(events: list[Event]) -> list[Event]:
             attrs |= {"only_exit": True}
             out.append(event.but(kind=Kind.NATIVE_ABORT, severity="fatal", attrs=attrs, text=f"{_who(event)} aborted (SIGABRT)"))
     return out
+
+
+def claim(events: list[Event]) -> list[Event]:
+    """Give a traceback of nobody, on a console that several ranks share, to the only child that ended by itself with an exception."""
+    ended = {e.rank for e in events if e.kind == Kind.EXITED and e.attrs.get("exitcode") == 1 and not e.attrs.get("by_agent")}
+    told = {e.rank for e in events if e.attrs.get("traceback")}
+    free = ended - told - {None}
+    if len(free) != 1:
+        return events
+    rank = next(iter(free))
+    host = next((e.host for e in events if e.kind == Kind.EXITED and e.rank == rank and e.host), None)
+    return [e.but(rank=rank, host=e.host or host) if e.attrs.get("traceback") and e.rank is None and e.actor is None else e for e in events]
 
 
 def _who(event: Event) -> str:

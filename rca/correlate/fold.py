@@ -19,6 +19,8 @@ from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
 COPY_NS = 3_000_000_000  # copies of one event: an error file has whole seconds, a console may lag by a poll
 ALIKE = 92  # percent of likeness at which two texts of one kind are one message (numbers are masked before)
 FOLD_FROM = 4  # causes are kept one by one up to this many ranks, so that the first of them can be named
+BY_PID = (Kind.EXITED, Kind.KILLED_BY_KERNEL, Kind.AGENT_STOPS_SIBLING, Kind.AGENT_SIGNALLED, Kind.AGENT_REPORT)
+WORDINGS = 200  # of one kind; beyond, only equal texts are joined
 NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
 SOURCE_ORDER = re.compile(r"(?:^|/)(?:console|launcher|agent|output|slurm)", re.I)
 
@@ -37,8 +39,9 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
             if event.rank is None:
                 changes["rank"] = writer.rank
         host = short(event.host) if short(event.host) in identity.hosts else (writer.host if writer else short(event.host))
-        if event.kind in (Kind.EXITED, Kind.KILLED_BY_KERNEL, Kind.AGENT_STOPS_SIBLING, Kind.AGENT_SIGNALLED, Kind.AGENT_REPORT) and event.rank is None:
-            changes["rank"] = identity.of_pid(identity.rank_of_pid, host, event.pid)
+        named = identity.of_pid(identity.rank_of_pid, host, event.pid)
+        if event.rank is None and (named is not None or event.kind in BY_PID):
+            changes["rank"] = named  # the line speaks of that pid, whoever wrote it
         attempt = changes.get("attempt", event.attempt)
         if attempt is None and event.pid is not None:
             attempt = identity.of_pid(identity.attempt_of_pid, host, event.pid)
@@ -127,19 +130,17 @@ def fold(events: list[Event]) -> list[Event]:
         who = (event.attempt, event.rank, event.actor, event.local_rank, event.host, event.attrs.get("by_agent"))
         by_process.setdefault((event.kind, masked(event.text), event.path, who), []).append(event)
     single = [_repeat(group) for group in by_process.values()]
-    by_text: dict[tuple, list[list[Event]]] = {}
+    by_text: dict[tuple, dict[str, list[Event]]] = {}
     for event in sorted(single, key=_order):
         key = (event.kind, event.attempt, event.attrs.get("by_agent"), event.attrs.get("signal"))
         text = masked(event.text)
-        for group in by_text.setdefault(key, []):
-            if masked(group[0].text) == text or (len(text) > 20 and fuzz.ratio(masked(group[0].text), text) >= ALIKE):
-                group.append(event)
-                break
-        else:
-            by_text[key].append([event])
+        groups = by_text.setdefault(key, {})
+        # The first wording of a message names its group; another wording is compared with those names only.
+        name = text if text in groups else next((g for g in groups if len(text) > 20 and fuzz.ratio(g, text) >= ALIKE), text) if len(groups) < WORDINGS else text
+        groups.setdefault(name, []).append(event)
     out: list[Event] = []
-    for lists in by_text.values():
-        for group in lists:
+    for groups in by_text.values():
+        for group in groups.values():
             many = group[0].kind in VICTIM_KINDS or group[0].kind in QUIET_KINDS - {Kind.STACK_DUMP} or len(group) > 64
             out += [_across(group)] if many and len(group) >= FOLD_FROM else group
     return [e.but(event_id=i) for i, e in enumerate(sorted(out, key=_order))]
@@ -150,7 +151,7 @@ def _repeat(group: list[Event]) -> Event:
     if len(group) == 1:
         return first
     last = max(group, key=_order)
-    attrs = {**first.attrs, "last_ns": last.time_ns, "last_seq": last.attrs.get("seq")}
+    attrs = {**first.attrs, "last_ns": last.time_ns, "last_seq": last.attrs.get("seq"), "last_offset": last.offset}
     return first.but(count=sum(e.count for e in group), attrs=attrs, also=first.also + tuple(r for e in group[1:3] for r in e.records))
 
 

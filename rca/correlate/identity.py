@@ -65,6 +65,7 @@ class Identity:
     attempt_of_pid: dict[tuple[str | None, int], int] = field(default_factory=dict)  # pids count per host
     rank_of_pid: dict[tuple[str | None, int], int] = field(default_factory=dict)
     attempts: int = 1
+    stated_world: bool = False  # some line says how many ranks there are
 
     def of_pid(self, table: dict[tuple[str | None, int], int], host: str | None, pid: int | None) -> int | None:
         """What a table says of a pid: on that host, or on the only host that has it."""
@@ -103,6 +104,7 @@ def resolve(readings: list[Reading]) -> Identity:
     seen = [w.rank for w in writers if w.rank is not None] + [e.rank for e in exits if e.rank is not None]
     stated = max(worlds, key=lambda k: (worlds[k], k)) if worlds else None
     identity.world = max([stated or 0, *(r + 1 for r in seen)]) or None
+    identity.stated_world = stated is not None or any(e.rank is not None for e in exits)
     identity.attempts = max([0, *(w.attempt for w in writers if w.attempt is not None)]) + 1
     return identity
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rca.correlate.progress import NOT_TERMINAL, lived_on
+from rca.correlate.progress import NOT_TERMINAL, key_of, lived_on
 from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import QUIET_KINDS, Kind
@@ -51,7 +51,7 @@ def notes(view: View) -> tuple[tuple[str, Event | None], ...]:
     for event in view.of(Kind.DEVICE_NOTICE, Kind.DEVICE_FAULT_ECHO, Kind.LINK_DOWN):
         found.append((f"{event.kind}: {event.text[:120]}", event if event.source else None))
     for event in view.events:
-        proc = next((p for p in view.procs.values() if event in p.events), None)
+        proc = view.procs.get(key_of(event) or ())
         if proc and event.source and event.kind not in QUIET_KINDS and event.severity in ("error", "fatal") and lived_on(event, proc):
             found.append((f"the process went on after this: {event.text[:120]}", event))
     return tuple(found[:30])

@@ -28,7 +28,7 @@ FACTS = {
     "pid": re.compile(r"\bpid\s*[=: ]\s*(\d+)"),
     "rank": re.compile(r"\b(?:global_rank|rank)(?:\s*[=:]\s*|\s+(?=\d+ of \d))(\d+)", re.I),
     "local_rank": re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I),
-    "world": re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=:]\s*(\d+)|\brank \d+ of (\d+)", re.I),
+    "world": re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=: ]\s*(\d+)|\brank \d+ of (\d+)", re.I),
 }
 TRANSPORT_ERRORS = ("DistBackendError", "DistNetworkError", "DistStoreError")
 SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
@@ -62,7 +62,7 @@ LEVELS = {"error": "error", "critical": "fatal", "fatal": "fatal"}
 class Stream:
     """What is known about one writer at the current line."""
 
-    __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "raw", "said_stage", "seen", "seq", "stage", "stamp", "step")
+    __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "ranks", "raw", "said_stage", "seen", "seq", "stage", "stamp", "step")
 
     def __init__(self) -> None:
         self.rank = self.local_rank = self.host = self.pid = self.actor = None
@@ -74,6 +74,7 @@ class Stream:
         self.raw: list[tuple] = []
         self.facts: dict[str, Any] = {}
         self.seq = self.seen = 0
+        self.ranks: set[int] = set()
         self.child_rank: int | None = None  # of the last prefixed line: a C++ abort has no prefix of its own
 
 
@@ -124,10 +125,15 @@ class Reader:
             line = line._replace(step=step)
         if line.rank is None and line.stream == "" and (rank := progress.writer(line.text)) is not None:
             line = line._replace(rank=rank)
-        for name in ("rank", "local_rank", "host", "pid", "actor"):
+        if line.rank is not None:
+            stream.ranks.add(line.rank)
+        launcher = "torch/distributed/" in (line.logger or "")  # its lines speak of others: neither rank nor pid is a worker's
+        for name in ("host", "actor") if launcher else ("rank", "local_rank", "host", "pid", "actor"):
             value = getattr(line, name)
             if value is not None:
                 setattr(stream, name, value)
+        if launcher or (line.rank is None and len(stream.ranks) > 1):
+            stream.rank = stream.pid = None  # several ranks share this console: a line without a rank is nobody's
         if line.stamp is not None:
             stream.stamp = line.stamp
             key = line.stream

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -199,12 +198,3 @@ def _undecided(run: Run, shown: tuple[Hypothesis, ...]) -> str:
     guess = f" The best guess is {shown[0].cause} ({shown[0].confidence:.0%})." if shown else ""
     lack = f" {run.missing[0].what}." if run.missing else ""
     return f"The run failed, but these files do not hold the cause.{guess}{lack}"
-
-
-def with_lines(hypothesis: Hypothesis, resolve: dict) -> Hypothesis:
-    """The hypothesis with the line numbers of its evidence filled in."""
-    evidence = tuple(
-        e._replace(record=e.record._replace(line=e.record.line if e.record.line is not None else resolve.get((e.record.source, e.record.offset))))
-        for e in hypothesis.evidence
-    )
-    return replace(hypothesis, evidence=evidence)

@@ -15,24 +15,30 @@ from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import Kind
 
-GROUP = re.compile(r"PG (?:ID (\d+)|(\d+)\b)")
+GROUP = re.compile(r"PG (?:ID \d+ PG GUID [^\s(]+(?:\([^)]*\))?|\d+\b)")
 LEAST = 3  # ranks in a group before a majority means anything
 
 
 def detect(view: View) -> list[Event]:
     """`collective.mismatch` for a rank whose operation differs, `rank.silent` for one that waits in an earlier collective."""
-    waits: dict[tuple, dict[int, Event]] = defaultdict(dict)
+    waits: dict[str, dict[int, Event]] = defaultdict(dict)
     for reading in view.readings:
+        said: dict[str, Event] = {}  # what each stream waits in, until the line that names the process group
         for event in reading.events:
-            attrs = event.attrs
-            if event.kind != Kind.COLLECTIVE_TIMEOUT or not str(attrs.get("sequence", "")).isdigit() or attrs.get("op") is None:
+            attrs, stream = event.attrs, event.attrs.get("stream", "")
+            if event.kind != Kind.COLLECTIVE_TIMEOUT:
                 continue
-            writer = view.identity.writer(event.source, attrs.get("stream", ""))
-            rank = event.rank if event.rank is not None else (writer.rank if writer else None)
+            if str(attrs.get("sequence", "")).isdigit() and attrs.get("op") is not None:
+                said[stream] = event
             group = GROUP.search(event.text)
+            if group is None or stream not in said:
+                continue  # without its group a sequence number says nothing
+            wait = said.pop(stream)
+            writer = view.identity.writer(event.source, stream)
+            rank = wait.rank if wait.rank is not None else (writer.rank if writer else None)
             if rank is not None:
                 where = writer.host if writer else None
-                waits[group[0] if group else "", attrs.get("timeout_ms")].setdefault(rank, event.but(rank=rank, host=event.host or where))
+                waits[group[0]].setdefault(rank, wait.but(rank=rank, host=wait.host or where))
     found: list[Event] = []
     for ranks in waits.values():
         if len(ranks) >= LEAST:
