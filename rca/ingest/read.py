@@ -140,7 +140,7 @@ def document(reader: Reader, found: dict[str, Any], at: tuple, signatures: list[
     if found["epoch"]:
         stream.stamp, reader.zoned = Stamp(found["epoch"] * 1_000_000_000, 500_000_000, True, True, False), True
     trace = found["stack"] or f"Traceback (most recent call last):\n{found['text']}"
-    reader._embedded(stream, trace, at, signatures)
+    reader.embedded(stream, trace, at, signatures)
     for event in reader.events:
         event["attrs"]["document"] = True
     reader.shapes["error_json"] = 1

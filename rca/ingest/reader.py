@@ -12,17 +12,17 @@ from typing import Any
 
 from rca.ingest.blocks import child_failed, counters, stacks
 from rca.ingest.blocks.traceback import START, Raised, Traceback
+from rca.ingest.fields import fields_of
 from rca.ingest.formats import progress
 from rca.ingest.line import Line, parse
 from rca.ingest.signatures import Signature, best
+from rca.ingest.stages import stage_of
 from rca.taxonomy import VICTIM_KINDS, Kind
 
 TEXT_CUT = 2000  # characters of a message that an event keeps
 RAW_CUT = 600  # characters of the raw line that travel with an event, more than a report cites
 FACT_LINES = 60  # a process says who it is in its first lines
 MARK_CUT = 200
-COLUMNS = {"path", "pid", "rank", "local_rank", "host", "gpu", "bus_id", "nic", "step", "stage", "group"}
-NUMBERS = {"pid", "rank", "local_rank", "gpu", "step", "exitcode", "signal"}
 FACTS = {
     "host": re.compile(r"\b(?:hostname|host|node_name|nodename)\s*[=:]\s*'?([A-Za-z][\w.-]*)"),
     "pid": re.compile(r"\bpid\s*[=: ]\s*(\d+)"),
@@ -37,23 +37,6 @@ CALM = ("info", "debug", "warning")
 SERVES = re.compile(r"\b(?:ready|listening|serving|started|running)\b.{0,40}?:(\d{4,5})\b", re.I)
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
 THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
-#: Signals by every spelling that shells, kernels, schedulers and Python give them.
-SIGNALS = {
-    2: ("SIGINT", "INT", "INTERRUPT"), 1: ("SIGHUP", "HUP", "HANGUP"), 3: ("SIGQUIT", "QUIT"), 4: ("SIGILL", "ILL", "ILLEGAL INSTRUCTION"),
-    6: ("SIGABRT", "ABRT", "ABORTED"), 7: ("SIGBUS", "BUS", "BUS ERROR"), 8: ("SIGFPE", "FPE", "FLOATING POINT EXCEPTION"), 9: ("SIGKILL", "KILL", "KILLED"),
-    11: ("SIGSEGV", "SEGV", "SEGMENTATION FAULT"), 15: ("SIGTERM", "TERM", "TERMINATED"),
-}  # fmt: skip
-SIGNAL_NAMES = {name: number for number, names in SIGNALS.items() for name in names}
-#: Stage by the function that a traceback or stack passes through, outermost telling frame last.
-STAGE_FRAMES = (
-    ("save", re.compile(r"save|checkpoint_saver|write_checkpoint", re.I)),
-    ("load", re.compile(r"load_checkpoint|load_state|resume|restore|from_pretrained|\bload\b", re.I)),
-    ("init", re.compile(r"init_process_group|init_distributed|setup_dist|_rendezvous|next_rendezvous", re.I)),
-    ("eval", re.compile(r"evaluat|validat|eval_", re.I)),
-    ("weights_update", re.compile(r"update_weights|upload_weights|sync_weights|weight_sync", re.I)),
-    ("rollout", re.compile(r"rollout|generate_sequences|generate_batch", re.I)),
-    ("train", re.compile(r"train_step|train_epoch|training_step|train_loop|backward|train_batch", re.I)),
-)
 STAGE_OF_KIND = {Kind.SAVE_STARTED: "save", Kind.LOAD_STARTED: "load"}
 ENDS_STAGE = {Kind.SAVED: "save", Kind.LOADED: "load"}
 LEVELS = {"error": "error", "critical": "fatal", "fatal": "fatal"}
@@ -194,7 +177,7 @@ class Reader:
                 self._signature(stream, line, at, found)
             return
         if line.extra and (trace := line.extra.get("exc")):
-            self._embedded(stream, str(trace), at, found)
+            self.embedded(stream, str(trace), at, found)
             return
         if thread := THREAD.match(text):
             stream.heading = (f"thread {thread[1]}", at)
@@ -264,7 +247,7 @@ class Reader:
         self._emit(stream, Kind.EXITED, text, "error", at, attrs=attrs, host=entry.get("host"), stamp=stamp, **ranks)
         stream.raw = []
 
-    def _embedded(self, stream: Stream, trace: str, at: tuple, found: list[Signature]) -> None:
+    def embedded(self, stream: Stream, trace: str, at: tuple, found: list[Signature]) -> None:
         """A traceback inside one line (a JSON field, an error file): all its lines have that line's address."""
         block, lines = Traceback(), []
         for text in trace.split("\n"):
@@ -309,7 +292,7 @@ class Reader:
             "exception": chosen.type.rsplit(".", 1)[-1], "chain": [r.text[:300] for r in chain], "frames": frames[-12:],
             "thread": thread, "loader": in_worker, "signature": hit[0].id if hit else None, "traceback": True,
         }  # fmt: skip
-        fields = self._fields(hit, attrs) if hit else {}
+        fields = fields_of(hit, attrs) if hit else {}
         if not stream.said_stage and "stage" not in fields:
             fields["stage"] = stage_of([f for r in chain for f in r.frames]) or stream.stage
         self._emit(stream, kind, chosen.text[:TEXT_CUT], "error", at, attrs=attrs, first=lines[0][0], **fields)
@@ -322,7 +305,7 @@ class Reader:
             return False
         signature, _ = hit
         attrs: dict[str, Any] = {"signature": signature.id, "inherited": not line.prefixed}
-        fields = self._fields(hit, attrs)
+        fields = fields_of(hit, attrs)
         kind = Kind(signature.kind)
         if kind in STAGE_OF_KIND and not stream.said_stage:
             stream.stage = STAGE_OF_KIND[kind]
@@ -332,24 +315,6 @@ class Reader:
         if line.level in LEVELS:
             stream.heading = (line.text, at)
         return True
-
-    def _fields(self, hit: tuple[Signature, re.Match], attrs: dict[str, Any]) -> dict[str, Any]:
-        """Named groups of a match: columns of the event, or attributes."""
-        signature, match = hit
-        fields: dict[str, Any] = {}
-        for name, value in match.groupdict().items():
-            if value is None:
-                continue
-            number: Any = value
-            if name.endswith("pid") and (digits := re.match(r"\d+", value)):
-                number = int(digits[0])
-            elif name in NUMBERS or name.endswith("signal"):
-                number = SIGNAL_NAMES.get(value.replace("Signals.", "").rstrip(".").strip().upper()) if not value.lstrip("-").isdigit() else int(value)
-            if name in COLUMNS and not (name in ("rank", "host", "local_rank") and signature.rank_of):
-                fields[name] = number
-            else:
-                attrs[f"{signature.rank_of}_{name}" if signature.rank_of and name in COLUMNS else name] = number
-        return fields
 
     def _emit(self, stream: Stream, kind: Kind, text: str, severity: str, at: tuple, *, attrs: dict | None = None, stamp: Any = None, first: tuple | None = None, **fields: Any) -> None:
         stamp = stamp or stream.stamp
@@ -382,14 +347,3 @@ class Reader:
         }  # fmt: skip
         shape = max(self.shapes, key=lambda k: (self.shapes[k], k)) if self.shapes else "plain"
         return {"events": self.events, "streams": streams, "samples": self.samples, "shape": shape, "zoned": self.zoned, "parsed": self.parsed, "damaged": self.damaged}
-
-
-def stage_of(frames: list) -> str | None:
-    """The stage that a stack passes through: the innermost frame of the program that names one."""
-    for frame in reversed(frames):
-        if "site-packages" in frame[0] and "/torch/" in frame[0] and "serialization" not in frame[0]:
-            continue
-        for stage, pattern in STAGE_FRAMES:
-            if pattern.search(frame[2]) or (stage in ("save", "load") and "serialization" in frame[0] and pattern.search(frame[2])):
-                return stage
-    return None
