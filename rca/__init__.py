@@ -20,6 +20,10 @@ __version__ = "0.1.0"
 __all__ = ["RcaError", "Report", "analyze"]
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> Any:
     """Import the pipeline only when it is used: `import rca` stays cheap inside a trainer."""
     if name in ("analyze", "Report"):

@@ -36,14 +36,14 @@ Exit codes: 0 report written, 1 gate: policy violated, 2 wrong usage or configur
 4 internal error, 5 no recognisable evidence.
 """
 
-ANALYZE_HELP = """Read logs, traces, counters and kernel messages, and report what broke first.
+ANALYZE_HELP = """Read what a run left behind - logs, consoles, kernel messages - and report what broke first.
 
-PATH is a folder, a file or an archive; several are read as one run. The report goes to standard output, everything else to standard error.
+PATH is a folder or a file (.gz, .zst and .xz are read as they are; unpack archives first); several are read as one run. The report goes to standard output, everything else to standard error.
 
 \b
 Examples:
   rca analyze logs/
-  rca analyze run.tar.gz --format markdown
+  rca analyze logs/ --format markdown
   rca analyze logs/ -o report.json
 
 Exit codes: 0 report written, 2 wrong usage, 3 report written but incomplete, 4 internal error, 5 no recognisable evidence.
@@ -66,6 +66,7 @@ OK, INCOMPLETE, INTERNAL, NO_EVIDENCE, INTERRUPTED = 0, 3, 4, 5, 130
 PROGRESS_AFTER_S = 1.0  # a shorter run needs no progress line
 PROGRESS_EVERY_S = 0.2  # smooth enough, and slows no terminal down
 WIDEST = 110  # columns; longer rows are hard to read
+NAMED = 3  # unread files that a warning names
 MESSAGE_CHARS = 300  # an internal error's text is cut here: it must stay one line
 SUFFIXES = {".json": "json", ".md": "markdown", ".markdown": "markdown"}
 
@@ -122,7 +123,7 @@ def app() -> Any:
         return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=context, **settings)
 
     # A path is taken as text, because an empty one must not become the current folder.
-    Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="Folders, files or archives of one run.", show_default=False)]
+    Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="Folders or files of one run.", show_default=False)]
     Rules = Annotated[Path | None, typer.Option("--rules", metavar="DIR", help="Use the rules in this folder too.")]
     Globs = list[str]
     cli = group(cls=Root)
@@ -219,13 +220,20 @@ def _report(paths: list[str], rules: Any) -> Any:
         return rca.analyze([Path(p) for p in paths], rules=rules, progress=progress if progress.shown else None)
 
 
+def _unread(report: Any) -> str:
+    """The first files that were not read to their end, with the reasons; the JSON report's `coverage` has them all."""
+    files = getattr(report, "skipped", ())
+    more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
+    return ": " + ", ".join(f"`{name}` ({reason})" for name, reason in files[:NAMED]) + more if files else ""
+
+
 def _code(report: Any) -> int:
     """5 before 3, each with a word on standard error."""
     if not report.recognised:
-        _say("warning: no recognisable evidence in the input")
+        _say(f"warning: no recognisable evidence in the input{_unread(report)}")
         return NO_EVIDENCE
     if report.incomplete:
-        _say("warning: the report is incomplete: part of the input could not be read; see `coverage` in the JSON report")
+        _say(f"warning: the report is incomplete: part of the input could not be read{_unread(report)}")
         return INCOMPLETE
     return OK
 

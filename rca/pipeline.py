@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from rca import __version__
+from rca.errors import RcaError
 from rca.model import Event, Record, Run, Verdict
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The result of an analysis. `document` is the JSON report, `rca.report/1`."""
 
@@ -21,6 +22,15 @@ class Report:
     judged: Verdict
     recognised: bool  # some input held evidence of a training run
     incomplete: bool  # some input could not be read to its end
+
+    def __repr__(self) -> str:
+        first = self.judged.hypotheses[0] if self.judged.hypotheses else None
+        return f"<rca.Report {self.verdict}{f': {first.cause} {first.confidence:.0%}' if first else ''}>"
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """Files that were not read to their end, with the reason."""
+        return tuple((r.source, r.reason) for r in self.run.readings if r.reason and r.reason not in HARMLESS)
 
     @property
     def verdict(self) -> str:
@@ -34,6 +44,8 @@ def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = No
     Raises RcaError for a path that does not exist and for rules that are not valid.
     """
     began = time.monotonic()
+    if paths is None or paths == "":
+        raise RcaError("no path given", hint="give the folder that the run left behind")
     given = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
 
     from rca.rules.chain import load_rules

@@ -97,6 +97,8 @@ def _coverage(view: View) -> frozenset[tuple[str, str | None]]:
 
 def _missing(view: View) -> tuple[Missing, ...]:
     found = [Missing(e.text, "collect the log folder of that rank's node (torchrun --log-dir, --redirects 3)") for e in view.of(Kind.RANK_LOG_MISSING)]
+    if outcome.how(view) == "finished":
+        return tuple(found)
     kernel = {host for what, host in _coverage(view) if what == "kernel"}
     lacking = [h for h in view.identity.hosts if h not in kernel and None not in kernel]
     if lacking:

@@ -169,7 +169,7 @@ def _host_folders(readings: list[Reading]) -> dict[str, list[str]]:
             by_depth.setdefault((depth, "/".join(parts[:depth])), set()).add(part)
     good = {
         (depth, above) for (depth, above), names in by_depth.items()
-        if len(names) >= 2 and all(HOSTLIKE.match(n) and not NOT_HOSTS.match(n) and not n.startswith(("attempt_", "none_")) and not re.search(r"rank|step|epoch|run_", n) for n in names)
+        if len(names) >= 2 and all(HOSTLIKE.match(n) and not NOT_HOSTS.match(n) and not n.startswith(("attempt_", "none_", "torchrun", "log")) and not re.search(r"rank|step|epoch|run_", n) for n in names)
     }  # fmt: skip
     found: dict[str, list[str]] = {}
     for reading in readings:

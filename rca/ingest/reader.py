@@ -272,8 +272,9 @@ class Reader:
             if hit:
                 break
         last = chain[-1]
-        if hit is None:
-            chosen = next((r for r in ranked if r.worker), chain[0])
+        inner = next((r for r in ranked if r.worker), None)
+        if inner is not None and (hit is None or hit[0].kind == Kind.LOADER_WORKER_EXCEPTION):
+            chosen = inner  # what the worker raised, not the wrapper that brought it home
         kind = Kind(hit[0].kind) if hit else Kind.EXCEPTION
         in_worker = any(r.worker for r in chain) or "DataLoader worker process" in last.message
         thread = stream.heading[0][7:] if stream.heading and str(stream.heading[0]).startswith("thread ") else None

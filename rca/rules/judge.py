@@ -191,10 +191,12 @@ def _evidence(match: Match) -> list[Evidence]:
 
 def _undecided(run: Run, shown: tuple[Hypothesis, ...]) -> str:
     """What an inconclusive verdict says: what is known, and what to collect."""
-    if not run.readings or run.outcome == "unknown":
+    if not run.readings:
+        return "There are no files to read."
+    if run.outcome == "unknown":
         return "Nothing in these files says that the run failed, and nothing says that it finished."
     if run.outcome == "cut":
         return "Every log ends in the middle at the same moment and no line says why; collect the host's and the scheduler's record of that time."
-    guess = f" The best guess is {shown[0].cause} ({shown[0].confidence:.0%})." if shown else ""
-    lack = f" {run.missing[0].what}." if run.missing else ""
+    guess = f" The best guess is {shown[0].cause} ({shown[0].confidence * 100:.0f} %)." if shown else ""
+    lack = f" Missing: {run.missing[0].what}." if run.missing else ""
     return f"The run failed, but these files do not hold the cause.{guess}{lack}"

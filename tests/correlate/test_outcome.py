@@ -1,0 +1,57 @@
+"""How the run ended: finished, failed, cut or unknown, judged by the last attempt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rca.correlate.correlate import correlate
+from rca.ingest.read import ingest
+from rca.model import Run
+
+STEPS = "".join(f"2026-11-20 12:00:{i:02d},000 INFO train: step={i} loss=2.0\n" for i in range(1, 5))
+TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\nValueError: boom\n'
+DONE = "2026-11-20 12:00:{:02d},000 INFO train: training loop finished at step=4, waiting for all ranks\n"
+
+
+def run_of(folder: Path, files: dict[str, str]) -> Run:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return correlate(ingest([folder], workers=1)[0])
+
+
+def test_line_that_says_so_is_a_finish(tmp_path: Path) -> None:
+    """Every rank says that it is done and nobody contradicts."""
+    assert run_of(tmp_path, {f"rank{r}.log": STEPS + DONE.format(9) for r in range(2)}).outcome == "finished"
+
+
+def test_exception_is_a_failure(tmp_path: Path) -> None:
+    """One rank that raised is a failed run, whatever the other says."""
+    assert run_of(tmp_path, {"rank0.log": STEPS + DONE.format(9), "rank1.log": STEPS + TRACE}).outcome == "failed"
+
+
+def test_order_to_stop_is_a_failure(tmp_path: Path) -> None:
+    """A launcher that was told to stop did not finish."""
+    order = "W1120 12:00:10.000000 23970 torch/distributed/elastic/agent/server/api.py:720] Received 15 death signal, shutting down workers\n"
+    assert run_of(tmp_path, {"rank0.log": STEPS, "console.log": order}).outcome == "failed"
+
+
+def test_steps_alone_are_unknown(tmp_path: Path) -> None:
+    """A log of one rank that just ends tells nothing."""
+    assert run_of(tmp_path, {"rank0.log": STEPS}).outcome == "unknown"
+
+
+def test_last_attempt_decides(tmp_path: Path) -> None:
+    """A run that failed once, was restarted and finished is a finished run, and the restart is a note."""
+    later = STEPS.replace("12:00", "12:05") + DONE.format(9).replace("12:00", "12:05")
+    run = run_of(tmp_path, {"tree/attempt_0/0/stderr.log": STEPS + TRACE, "tree/attempt_1/0/stderr.log": later})
+    assert run.outcome == "finished"
+    assert "the launcher restarted the job: 2 attempts" in [text for text, _ in run.notes]
+
+
+def test_retry_is_a_note_and_no_failure(tmp_path: Path) -> None:
+    """A request that was repeated with success is worth a note only."""
+    retry = "2026-11-20 12:00:06,000 WARNING train: request to 10.29.150.89:30000 succeeded on retry\n"
+    run = run_of(tmp_path, {"rank0.log": STEPS + retry + DONE.format(9)})
+    assert run.outcome == "finished" and any("retry" in text for text, _ in run.notes)
