@@ -41,7 +41,8 @@ def annotate(view: View) -> list[Event]:
         proc = view.procs.get(progress.key_of(event) or ())
         extra: dict[str, Any] = {}
         ended = proc is not None and proc.ended_by is not None and proc.ended_by.event_id == event.event_id
-        if proc is not None and event.source is not None and not ended and progress.lived_on(event, proc):
+        # A process outlives its helper threads by nature: that it wrote on says nothing about what the thread was needed for.
+        if proc is not None and event.source is not None and not (ended or event.attrs.get("thread")) and progress.lived_on(event, proc):
             extra["lived_on"] = True
         if event.kind == Kind.KILLED_BY_KERNEL and host_edges.foreign(event, view) is True:
             extra["foreign"] = True
