@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rca.model import Event, Evidence, Hypothesis, Missing, Reading, Record, Run, Verdict
@@ -64,3 +65,15 @@ def missing(what: str = "no kernel log of node-1", how: str = "dmesg -T") -> Mis
 
 def record(text: str, source: str = "rank0.log", line: int | None = 1, offset: int = 0) -> Record:
     return Record(source, line, offset, text)
+
+
+def run_of(folder: Path, files: dict[str, str] | str) -> Run:
+    """What correlate makes of these files, read as any input is; a text alone is rank 0's log."""
+    from rca.correlate.correlate import correlate
+    from rca.ingest.read import ingest
+
+    for name, text in ({"rank0.log": files} if isinstance(files, str) else files).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return correlate(ingest([folder], workers=1)[0])

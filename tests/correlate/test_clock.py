@@ -7,21 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from rca.correlate.clock import Clock, describe
-from rca.correlate.correlate import correlate
-from rca.ingest.read import ingest
-from rca.model import Run
-from tests.builders import NOON_NS, SECOND_NS
+from tests.builders import NOON_NS, SECOND_NS, run_of
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\nValueError: boom'
-
-
-def run_of(folder: Path, files: dict[str, str]) -> Run:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return correlate(ingest([folder], workers=1)[0])
 
 
 def steps(rank: int, host: str, ahead: float = 0, count: int = 6) -> str:

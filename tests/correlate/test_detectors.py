@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rca.correlate.correlate import correlate
-from rca.ingest.read import ingest
 from rca.model import Event, Run
 from rca.taxonomy import Kind
+from tests.builders import run_of
 
 GLOO = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 9000ms for recv operation to complete"
 STAMP = "2026-11-20 12:00:{:02d},000"
-
-
-def run_of(folder: Path, files: dict[str, str]) -> Run:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return correlate(ingest([folder], workers=1)[0])
 
 
 def steps(rank: int, world: int = 4, last: int = 5) -> str:

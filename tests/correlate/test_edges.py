@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rca.correlate.correlate import correlate
-from rca.ingest.read import ingest
 from rca.model import Run
 from rca.taxonomy import Kind
+from tests.builders import run_of
 
 LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.42.8.11]:19174. This is typically caused by a remote worker crashing."
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n{}\n'
@@ -21,14 +20,6 @@ Root Cause (first observed failure):
   exitcode  : {code} (pid: 100)
   error_file: <N/A>
 """
-
-
-def run_of(folder: Path, files: dict[str, str]) -> Run:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return correlate(ingest([folder], workers=1)[0])
 
 
 def steps(rank: int, first: int = 1) -> str:

@@ -5,24 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rca.correlate.correlate import correlate
 from rca.correlate.fold import fold, masked, merge_copies
-from rca.ingest.read import ingest
-from rca.model import Run
 from rca.taxonomy import Kind
-from tests.builders import NOON_NS, SECOND_NS, event
+from tests.builders import NOON_NS, SECOND_NS, event, run_of
 
 HEAD = "2026-11-20 11:59:59,000 INFO train: rank=0 world_size=2\n2026-11-20 12:00:00,000 INFO train: step=1 loss=2.0\n"
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\nValueError: boom'
 TIMEOUT = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 9000ms for recv operation to complete"
-
-
-def run_of(folder: Path, files: dict[str, str]) -> Run:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return correlate(ingest([folder], workers=1)[0])
 
 
 def prefixed(prefix: str, text: str) -> str:

@@ -9,6 +9,7 @@ from rca.correlate.identity import resolve, role_of, short
 from rca.ingest.read import ingest
 from rca.model import Run
 from rca.taxonomy import Kind
+from tests.builders import run_of
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\nValueError: {}\n'
 ENTRY = """\
@@ -30,10 +31,6 @@ def write(folder: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return folder
-
-
-def run_of(folder: Path, files: dict[str, str]) -> Run:
-    return correlate(ingest([write(folder, files)], workers=1)[0])
 
 
 def steps(count: int = 3, start: int = 0) -> str:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rca.correlate.correlate import correlate
-from rca.ingest.read import ingest
-from rca.model import Run
+from tests.builders import run_of
 
 STEPS = "".join(f"2026-11-20 12:00:{i:02d},000 INFO train: step={i} loss=2.0\n" for i in range(1, 5))
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\nValueError: boom\n'
 DONE = "2026-11-20 12:00:{:02d},000 INFO train: training loop finished at step=4, waiting for all ranks\n"
-
-
-def run_of(folder: Path, files: dict[str, str]) -> Run:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return correlate(ingest([folder], workers=1)[0])
 
 
 def test_line_that_says_so_is_a_finish(tmp_path: Path) -> None:

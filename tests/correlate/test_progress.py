@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rca.correlate.correlate import correlate
 from rca.correlate.progress import key_of
-from rca.ingest.read import ingest
-from rca.model import Run
-from tests.builders import NOON_NS, SECOND_NS, event
+from tests.builders import NOON_NS, SECOND_NS, event, run_of
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\nValueError: boom\n'
 TIMEOUT = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 9000ms for recv operation to complete"
-
-
-def run_of(folder: Path, text: str) -> Run:
-    (folder / "rank0.log").write_text(text)
-    return correlate(ingest([folder], workers=1)[0])
 
 
 def steps(first: int, last: int) -> str:
