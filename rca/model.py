@@ -7,10 +7,7 @@ The rooms share these and nothing else. Null means "the source did not say". Tim
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    import polars as pl
+from typing import Any, NamedTuple
 
 REPORT_SCHEMA = "rca.report/1"
 
@@ -184,7 +181,6 @@ class Run:
     notes: tuple[tuple[str, Event | None], ...]
     coverage: frozenset[tuple[str, str | None]]  # (what could have been seen, host or None)
     outcome: str  # "finished", "failed", "cut", "unknown": how the last attempt ended
-    frame: pl.DataFrame | None = None  # all events as a frame, see `event_schema`
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,12 @@ class Report:
         first = self.judged.hypotheses[0] if self.judged.hypotheses else None
         return f"<rca.Report {self.verdict}{f': {first.cause} {first.confidence:.0%}' if first else ''}>"
 
+    def frame(self) -> Any:
+        """All events as a polars frame of `rca.model.event_schema`, sorted by event id."""
+        from rca.correlate.correlate import frame
+
+        return frame(list(self.run.events))
+
     @property
     def skipped(self) -> tuple[tuple[str, str], ...]:
         """Files that were not read to their end, with the reason."""

@@ -36,7 +36,7 @@ def correlate(readings: list[Reading]) -> Run:
     return Run(
         events=tuple(view.events), edges=tuple(edges), readings=tuple(_timed(readings, who, clock)), processes=_summary(procs),
         hosts=tuple(who.hosts), world=who.world, attempts=who.attempts, clocks=clocks.describe(clock),
-        missing=_missing(view), notes=outcome.notes(view), coverage=_coverage(view), outcome=outcome.how(view), frame=frame(view.events),
+        missing=_missing(view), notes=outcome.notes(view), coverage=_coverage(view), outcome=outcome.how(view),
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ PAIR = re.compile(r"(?<![\w.])([A-Za-z_]\w*)=(-?\d+)(?![\w.:])")
 STATE = re.compile(r"(?<![\w.])(?:pid\w*=)?(\d{2,8}):D:(\w[\w.]*)")
 DEVICE = re.compile(r"(?<![\w.])((?:eth|en[opsx]|ib|bond|mlx5_|veth)\w*)(?![\w=])|\b(?:device|dev|iface|interface|nic)=(\w+)")
 PIDS = re.compile(r"\bpids?=(\d+)")
-COMMON = re.compile(r"carrier|retrans|throttled|:D:|oom_kill|tcp_timeouts|link_downed|symbol_error|drops?ed?=", re.I)
+COMMON = re.compile(r"carrier|retrans|throttled|:D:|oom_kill|tcp_timeouts|link_downed|symbol_error|drop", re.I)
 
 
 def samples(text: str) -> list[tuple[str | None, str, int | str]]:
