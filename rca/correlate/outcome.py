@@ -40,7 +40,7 @@ def _before(event: Event, finished: list) -> bool:
 def notes(view: View) -> tuple[tuple[str, Event | None], ...]:
     """Benign findings: scheduled dumps, retries, errors that the process survived, restarts, corrected device errors."""
     found: list[tuple[str, Event | None]] = []
-    dumps = view.of(Kind.STACK_DUMP)
+    dumps = [e for e in view.of(Kind.STACK_DUMP) if not e.attrs.get("asked")]
     if dumps:
         found.append((f"{sum(e.count for e in dumps)} scheduled stack dump(s) are an alarm clock that the program set, not a failure", dumps[0]))
     retried = view.of(Kind.RETRIED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rca.ingest.blocks import child_failed, counters, stacks
+from rca.ingest.blocks import child_failed, counters, pyspy, stacks
 from rca.ingest.blocks.traceback import START, Raised, Traceback
 from rca.ingest.fields import fields_of
 from rca.ingest.formats import progress
@@ -170,6 +170,9 @@ class Reader:
         if text.startswith(("Timeout (", "Fatal Python error:")) and (stacks.SCHEDULED.match(text) or stacks.FATAL.match(text)):
             stream.block, stream.raw = stacks.Stacks(text), [(at, text, found)]
             return
+        if text.startswith(("Process ", "Thread ")) and pyspy.is_start(text):
+            stream.block, stream.raw = pyspy.PySpy(text), [(at, text, found)]
+            return
         if child_failed.is_start(text) and not line.prefixed:
             stream.block, stream.raw = child_failed.ChildFailed(), []
             stream.block.feed(text)
@@ -229,8 +232,10 @@ class Reader:
             frames = block.main()
             kind = Kind.STACK_DUMP if block.scheduled else Kind.FATAL_SIGNAL
             everything = [f"{f} {n}" for _, frames_ in block.threads for f, _, n in frames_]
-            attrs = {"place": stacks.place(frames), "frames": frames[:12], "fatal": block.fatal, "loader": any("utils/data" in e for e in everything)}
-            self._emit(stream, kind, text, "info" if block.scheduled else "fatal", at, attrs=attrs)
+            place, frame = stacks.telling(frames) or (None, None)
+            attrs = {"place": place, "frame": frame, "frames": frames[:12], "fatal": block.fatal, "loader": any("utils/data" in e for e in everything),
+                     "asked": block.asked, "processes": block.count}  # fmt: skip
+            self._emit(stream, kind, text, "info" if block.scheduled else "fatal", at, attrs=attrs, **block.who)
         elif block is not None and (entry := block.finish()):
             self._exit(stream, entry)
 

@@ -1,7 +1,7 @@
 """Stack aggregation: when most ranks wait in one place, the few that stand elsewhere are suspect.
 
 Source: ByteRobust's stack aggregation, LLNL's STAT. A scheduled dump is taken in healthy runs too, so this speaks only of ranks that
-were asked at about the same time and only when some rank failed.
+were asked at about the same time and only when some rank failed. A dump that names no rank is known by its file and pid.
 """
 
 from __future__ import annotations
@@ -16,23 +16,27 @@ WAITING_PLACES = frozenset({"collective"})
 
 
 def detect(view: View) -> list[Event]:
-    """`rank.outlier_stack` for each rank whose main thread is not where the waiting majority is."""
+    """`rank.outlier_stack` for each process whose main thread is not where the waiting majority is."""
     latest: dict[tuple, Event] = {}
     for event in view.of(Kind.STACK_DUMP):
-        if event.rank is not None:
-            latest[event.attempt or 0, event.rank] = event
-    places = Counter(e.attrs.get("place") for e in latest.values())
+        if event.rank is not None or event.attrs.get("asked"):
+            latest[event.attempt or 0, -1 if event.rank is None else event.rank, None if event.rank is not None else (event.source, event.pid)] = event
+    places: Counter[str] = Counter()
+    for event in latest.values():
+        places[event.attrs.get("place") or ""] += event.attrs.get("processes", 1)
     waiting = sum(places[p] for p in WAITING_PLACES)
-    if waiting == 0 or waiting == len(latest):
+    if waiting == 0 or waiting == sum(places.values()):
         return []
     found = []
-    for (attempt, rank), event in sorted(latest.items()):
+    for (attempt, rank, _), event in sorted(latest.items(), key=lambda item: (item[0][:2], str(item[0][2]))):
         place = event.attrs.get("place")
         proc = view.procs.get((attempt, rank))
-        if place in WAITING_PLACES or place is None or proc is None or proc.finished:
+        if place in WAITING_PLACES or place is None or (proc is not None and proc.finished) or (proc is None and not event.attrs.get("asked")):
             continue
-        frame = next(iter(event.attrs.get("frames") or []), None)
+        frame = event.attrs.get("frame")
         where = f"{frame[2]} ({frame[0].rsplit('/', 1)[-1]}:{frame[1]})" if frame else place
-        text = f"rank {rank} stands in {where} while {waiting} rank(s) wait in a collective"
-        found.append(event.but(kind=Kind.RANK_OUTLIER, text=text, severity="error", source=None, also=event.records, attrs={"place": place}, event_id=-1))
+        who = f"rank {rank}" if rank >= 0 else f"pid {event.pid}" if event.pid else "a process"
+        text = f"{who} stands in {where} while {waiting} other(s) wait in a collective"
+        attrs = {"place": place, "waiting": waiting, "asked": bool(event.attrs.get("asked"))}
+        found.append(event.but(kind=Kind.RANK_OUTLIER, text=text, severity="error", source=None, also=event.records, attrs=attrs, event_id=-1))
     return found

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 
+Frames = list[tuple[str, int, str]]  # (file, line or 0, function), innermost first
 SAMPLE = """\
 Timeout (0:30:00)!
 Thread 0x00007f7682fad6c0 (most recent call first):
@@ -43,13 +44,20 @@ IDLE = re.compile(r".*(?:threading\.py (?:wait|_wait_for_tstate_lock|join|run|_b
 
 
 class Stacks:
-    """Collects one dump: its heading and the frames of each thread."""
+    """Collects one dump: its heading and the frames of each thread.
+
+    `who` is what the dump says of its process (pid, rank), `count` for how many processes it stands, `asked` whether somebody took it because
+    the job hung.
+    """
 
     def __init__(self, heading: str) -> None:
+        self.who: dict[str, int] = {}
+        self.count = 1
+        self.asked = False
         self.scheduled = bool(SCHEDULED.match(heading))
         fatal = FATAL.match(heading)
         self.fatal = fatal[1] if fatal else None
-        self.threads: list[tuple[bool, list[tuple[str, int, str]]]] = []
+        self.threads: list[tuple[bool, Frames]] = []
         self.blank = 0
 
     def feed(self, text: str) -> bool:
@@ -64,22 +72,28 @@ class Stacks:
             return True
         return text.startswith(("  ...", "...", "  <no Python frame>", "Extension modules:", "Python runtime state", "  Garbage-collecting"))
 
-    def main(self) -> list[tuple[str, int, str]]:
+    def main(self) -> Frames:
         """Frames of the thread that matters: the current one, else the main thread, which comes last."""
         current = [frames for is_current, frames in self.threads if is_current]
         return current[0] if current else (self.threads[-1][1] if self.threads else [])
 
 
-def place(frames: list[tuple[str, int, str]]) -> str | None:
-    """What the thread is doing: `collective`, `loader`, `save`, ... or None when no frame tells.
+def place(frames: Frames) -> str | None:
+    """What the thread is doing: `collective`, `loader`, `save`, ... or None when no frame tells."""
+    found = telling(frames)
+    return found[0] if found else None
+
+
+def telling(frames: Frames) -> tuple[str, tuple[str, int, str]] | None:
+    """The innermost frame that says what the thread is doing, and what that is.
 
     Idle frames (a lock, a queue) are skipped: who called them tells.
     """
-    for file, _, function in frames:
-        text = f"{file} {function}"
+    for frame in frames:
+        text = f"{frame[0]} {frame[2]}"
         if IDLE.match(text):
             continue
         for name, pattern in PLACES:
             if pattern.match(text):
-                return name
+                return name, frame
     return None
