@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rca.correlate.progress import NOT_TERMINAL, key_of, lived_on
+from rca.correlate.progress import NOT_TERMINAL, OF_TOTAL, key_of, lived_on
 from rca.correlate.view import View
 from rca.model import Event
-from rca.taxonomy import QUIET_KINDS, Kind
+from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
 
 FAILURES = frozenset({Kind.AGENT_REPORT, Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP, Kind.SCHEDULER_TIME_LIMIT})
 
@@ -23,12 +23,32 @@ def how(view: View) -> str:
     done = view.of(Kind.FINISHED)
     if done and not (ended or bad_exit or any(e.kind in FAILURES for e in view.events)):
         return "finished"  # somebody said so, and nobody contradicts
+    if not bad_exit and not any(e.kind in FAILURES for e in view.events) and _torn_down(view):
+        return "finished"
     if view.of(Kind.CUT_SHORT):
         return "cut"
     errors = [e for e in view.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal")]
     if bad_exit or ended or errors or any(e.kind in FAILURES for e in view.events):
         return "failed"
     return "unknown"
+
+
+def _torn_down(view: View) -> bool:
+    """Whether all that went wrong is that peers left when the work was done: the last step was made, and the log ends with the end of the run."""
+    errors = [e for e in view.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal")]
+    for done in view.of(Kind.FINISHED):
+        if not errors or any(e.source != done.source for e in errors):
+            continue
+        steps = [mark for w in view.identity.writers if w.source == done.source for mark in w.info["steps"][-1:]]
+        complete = [m[4] for m in steps if (total := OF_TOTAL.search(m[5])) and total[1] == total[2] != "1"]
+        if complete and all(e.kind in VICTIM_KINDS and max(complete) < e.offset < last_offset(done) for e in errors):
+            return True
+    return False
+
+
+def last_offset(event: Event) -> int:
+    """Where the last repeat of an event stands in its file."""
+    return max(event.offset, event.attrs.get("last_offset") or 0)
 
 
 def _before(event: Event, finished: list) -> bool:

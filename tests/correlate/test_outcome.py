@@ -45,3 +45,17 @@ def test_retry_is_a_note_and_no_failure(tmp_path: Path) -> None:
     retry = "2026-11-20 12:00:06,000 WARNING train: request to 10.29.150.89:30000 succeeded on retry\n"
     run = run_of(tmp_path, {"rank0.log": STEPS + retry + DONE.format(9)})
     assert run.outcome == "finished" and any("retry" in text for text, _ in run.notes)
+
+
+TEARDOWN = (
+    "[rank1]:[E1120 12:00:10.984417033 ProcessGroupNCCL.cpp:546] [Rank 1] Collective WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)"
+    " raised the following async exception: NCCL error: unhandled system error, NCCL version 2.21.5\n"
+)
+
+
+def test_peers_that_leave_after_the_last_step_are_teardown(tmp_path: Path) -> None:
+    """The last step of so many was made, then peers left, then the log says that it is done."""
+    steps = "".join(f"[12:00:{i:02d}] step {i}/9 | loss 2.0\n" for i in range(5, 10))
+    assert run_of(tmp_path / "a", {"train.log": steps + TEARDOWN + "训练结束 | 9 步\n"}).outcome == "finished"
+    assert run_of(tmp_path / "b", {"train.log": steps.replace("/9", "/90") + TEARDOWN + "训练结束 | 9 步\n"}).outcome == "failed"
+    assert run_of(tmp_path / "c", {"train.log": steps + TEARDOWN}).outcome == "failed"

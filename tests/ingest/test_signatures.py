@@ -183,7 +183,7 @@ def test_an_operators_folder_comes_on_top(tmp_path):
         ('severity = "warning"', 'severity = "warn"', "unknown severity: `warn`", "did you mean `warning`?"),
         ("regex =", "regexp =", "unknown field: `regexp`", "did you mean `regex`?"),
         ('miss = "no disk is slow"', "", "missing field: `miss`", "every signature has"),
-        ('["disk is slow"]', '["disk"]', "bad literal: `['disk']`", "at least 5 characters"),
+        ('["disk is slow"]', '["disk"]', "bad literal: `['disk']`", "at least 5 bytes"),
         ("mine/slow_disk", "other/slow_disk", "signature id does not match its file", "begin it with `mine/`"),
         ("mine/slow_disk", 'mine/slow_disk"\nrank_of = "me', "unknown rank_of: `me`", "use `peer`"),
         ("(?P<path>", "(?P<path", "bad regular expression", "disk is slow"),

@@ -1,7 +1,7 @@
 '''Signatures: phrases as data, one file per speaker.
 
-A signature says which bytes the scanner looks for (`literal`, any one of them, ASCII caseless), which regular expression a peeled
-line must then match (`regex`, case as written), and what kind of event the line states. Named groups become attributes of the event;
+A signature says which bytes the scanner looks for (`literal`, any one of them, ASCII caseless; other letters as written), which regular
+expression a peeled line must then match (`regex`, case as written), and what kind of event the line states. Named groups become attributes of the event;
 `path, pid, rank, local_rank, host, gpu, bus_id, nic, step, stage, signal, exitcode` are columns of it. `true` is a line it must
 take, `miss` a look-alike it must leave; both run as tests. A file looks like this:
 
@@ -139,8 +139,8 @@ def _signature(entry: dict[str, Any], text: str, path: Path, position: int) -> S
         problem, hint = f"unknown rank_of: `{entry['rank_of']}`", "leave it out, or use `peer`"
     elif not entry["id"].startswith(f"{path.stem}/"):
         problem, hint = f"signature id does not match its file: `{entry['id']}`", f"begin it with `{path.stem}/`"
-    elif not entry["literal"] or not all(isinstance(word, str) and len(word) >= LITERAL_MIN and word.isascii() for word in entry["literal"]):
-        problem, hint = f"bad literal: `{entry['literal']}`", f"give one or more ASCII strings of at least {LITERAL_MIN} characters"
+    elif not entry["literal"] or not all(isinstance(word, str) and len(word.encode()) >= LITERAL_MIN for word in entry["literal"]):
+        problem, hint = f"bad literal: `{entry['literal']}`", f"give one or more strings of at least {LITERAL_MIN} bytes"
     if problem:
         raise RcaError(problem, _where(text, path, position), hint)
     return Signature(
