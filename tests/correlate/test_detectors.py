@@ -167,6 +167,19 @@ def test_other_operation_at_one_number_is_a_mismatch(tmp_path: Path) -> None:
     assert event.rank == 1 and "ALLGATHER" in event.text
 
 
+def test_rank_that_was_only_told_to_dump_and_enqueued_less_is_behind(tmp_path: Path) -> None:
+    """It had not even issued what the others wait in; counters that were never set say nothing."""
+    told = (
+        "[rank2]:[E1120 12:00:05.100000000 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 0(default_pg) Rank 2] Received a dump signal due to a collective timeout"
+        " from rank 0 and we will try our best to dump the debug info. Last enqueued NCCL work: {}, last completed NCCL work: {}.\n"
+    )
+    ranks = {f"rank{r}.log": watchdog(r, 7) for r in range(2)}
+    behind = [e for e in run_of(tmp_path / "a", ranks | {"rank2.log": told.format(6, 6)}).events if e.kind == Kind.RANK_SILENT and e.attrs.get("order")]
+    assert [(e.rank, e.attrs["behind"]) for e in behind] == [(2, 1)]
+    garbage = run_of(tmp_path / "b", ranks | {"rank2.log": told.format(1, 3452013982)})
+    assert not [e for e in garbage.events if e.attrs.get("order")]
+
+
 def test_numbers_of_different_groups_are_not_compared(tmp_path: Path) -> None:
     """Each group counts for itself: another number in another group says nothing."""
     run = run_of(tmp_path, {f"rank{r}.log": steps(r) + watchdog(r, 19 if r == 3 else 20, group="7" if r == 3 else "0") for r in range(4)})
