@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_STAMP := .venv/.installed-tests
 
-.PHONY: demo test check bench score clean
+.PHONY: demo test check docs bench score clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -28,6 +28,9 @@ test: $(TEST_STAMP)  ## everything: house rules, unit tests, real broken torchru
 check: $(TEST_STAMP)  ## the quick part of `make test`
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m pytest -m 'not real'
+
+docs: $(STAMP)  ## the generated pages
+	$(BIN)/rca rules list --markdown > docs/rules.md
 
 bench: $(TEST_STAMP)  ## scan speed against ripgrep on a generated corpus
 	$(BIN)/python bench/scan.py

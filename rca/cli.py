@@ -165,9 +165,17 @@ def app() -> Any:
             _say(f"warning: {warning}")
         return decision.exit_code or _code(report)
 
-    @rules_group.command("list", help="List every rule, one line each.")
-    def list_rules(rules: Rules = None) -> int:
+    @rules_group.command("list", help="List every rule, one line each, or all of them in full as Markdown.")
+    def list_rules(
+        rules: Rules = None,
+        markdown: Annotated[bool, typer.Option("--markdown", help="Print the whole rule book, as in docs/rules.md.")] = False,
+    ) -> int:
         found = _rules(rules)
+        if markdown:
+            from rca.report.rulebook import page
+
+            to_stdout(page(found))
+            return OK
         wide = max((len(rule.id) for rule in found), default=0)
         to_stdout("".join(f"{_safe(rule.id):{wide}}  {_safe(rule.title)}\n" for rule in found))
         return OK
