@@ -1,7 +1,7 @@
 """The command line: thin. Arguments in, exit code out; design.md section 6 fixes both.
 
-`rca` and `rca --help` and `rca --version` answer before typer is imported, which alone takes seven times as long as Python itself. typer, rich and the
-analyzer are imported only when a command needs them, so the commands are defined inside `app` (and annotations are evaluated: no `__future__` import).
+`rca` and `rca --help` and `rca --version` and an ordinary `rca analyze` do without typer, which alone takes seven times as long to start as Python itself.
+typer, rich and the analyzer are imported only when a command needs them, so the commands are defined inside `app` (and annotations are evaluated: no `__future__` import).
 """
 
 import os
@@ -83,11 +83,36 @@ def main(argv: list[str] | None = None) -> int:
 
             to_stdout(f"rca {__version__}\n")
             return OK
+        if plain := _plain(args):
+            return _analyze(*plain)
         return _run(args)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
         return _explain(error)
+
+
+def _plain(args: list[str]) -> tuple[list[str], str | None, Any, Any] | None:
+    """What typer would call `analyze` with, for an ordinary command line; None where typer should read it, and complain or help.
+
+    typer brings pydantic, and both together take longer to import than a small run to analyze.
+    """
+    from pathlib import Path
+
+    paths, options, words = [], {}, iter(args[1:] if args[:1] == ["analyze"] else ["-"])
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not word.startswith("-"):
+            paths.append(word)
+        elif name in ("--format", "--output", "--rules", "-o") and (equals == "" or name != "-o"):
+            value = value if equals else next(words, "")
+            if not value or value.startswith("-"):
+                return None
+            options[name.lstrip("-")[0]] = value
+        else:
+            return None
+    output, rules = options.get("o"), options.get("r")
+    return (paths, options.get("f"), Path(output) if output else None, Path(rules) if rules else None) if paths else None
 
 
 def _run(args: list[str]) -> int:

@@ -54,21 +54,18 @@ def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = No
         raise RcaError("no path given", hint="give the folder that the run left behind")
     given = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
 
-    from rca.rules.chain import load_rules
-
-    loaded = load_rules(rules)
-
     from rca.ingest.read import ingest
 
-    readings, sources = ingest(given, workers=workers, progress=progress, meanwhile=_heavy_imports)
+    readings, sources = ingest(given, workers=workers, progress=progress, meanwhile=lambda: _prepare(rules))
 
     from rca.correlate import graph
     from rca.correlate.correlate import correlate
     from rca.report.document import document
+    from rca.rules.chain import load_rules
     from rca.rules.judge import judge
 
     run = correlate(readings)
-    verdict = judge(run, loaded, graph.build(run.events, run.edges))
+    verdict = judge(run, load_rules(rules), graph.build(run.events, run.edges))
     run, verdict = _with_lines(run, verdict, sources)
     recognised = any(e.source for e in run.events) or any(r.format not in ("plain", "skipped") for r in run.readings)
     incomplete = any(r.reason and r.reason not in HARMLESS for r in run.readings)
@@ -79,12 +76,16 @@ def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = No
 HARMLESS = frozenset({"binary", "empty"})
 
 
-def _heavy_imports() -> None:
-    """Import what the later stages need while the workers scan."""
+def _prepare(rules: Path | None) -> None:
+    """Get ready what the later stages need, while the workers scan; what is wrong with the rules is raised here."""
     import networkx  # noqa: F401
-    import polars  # noqa: F401
 
     from rca.correlate import correlate  # noqa: F401
+    from rca.report import document  # noqa: F401
+    from rca.rules import judge  # noqa: F401
+    from rca.rules.chain import load_rules
+
+    load_rules(rules)
 
 
 def _with_lines(run: Run, verdict: Verdict, sources: dict[str, Any]) -> tuple[Run, Verdict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
@@ -418,3 +419,18 @@ def test_a_reader_that_leaves_and_a_full_disk_bring_no_traceback(line):
     assert "Exception ignored" not in done.stderr
     assert done.returncode == (4 if ">" in line else 0)
     assert bool(done.stderr) == (">" in line)
+
+
+WORDS = ("run.log", "a b", "", "-", "--", "--format", "--format=json", "--format=", "json", "-o", "-oreport.md", "--output", "--output=x.json", "--rules", "-x", "--form", "-h")
+
+
+def test_an_ordinary_command_line_is_read_as_typer_reads_it(monkeypatch, capsys):
+    """`analyze` is read without typer where that is plain; whatever is said then, typer says the same."""
+    calls = []
+    monkeypatch.setattr(cli, "_analyze", lambda *given: calls.append(given) or 0)
+    lines = [["analyze", *words] for count in (0, 1, 2, 3) for words in itertools.product(WORDS, repeat=count)]
+    plain = [(line, found) for line in lines if (found := cli._plain(line))]
+    assert len(plain) > 100 and cli._plain(["gate", "run.log"]) is None
+    for line, found in plain[::7]:
+        assert cli._run(line) == 0
+        assert calls.pop() == found, line

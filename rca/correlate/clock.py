@@ -18,6 +18,7 @@ YEAR_STATED_NS = 94_694_400 * 10**9  # 1973: stamps without a year carry the lea
 BOOT_NS = 63_072_000 * 10**9  # below 1972: seconds since boot
 ZONE_STEP_NS = 900 * 10**9  # zones are multiples of a quarter of an hour
 MIN_STEPS = 3  # fewer common steps than this tell nothing about two clocks
+LATEST_NS = 2**63  # beyond any time that a file states
 WORTH_NS = 1_000_000_000  # an offset below a second is not corrected: logs have that resolution
 
 
@@ -82,24 +83,20 @@ def _zone(events: list[Event]) -> int:
 
 def _offsets(identity: Identity, clock: Clock) -> dict[str, tuple[int, int]]:
     """Offset and error of every host's clock against the reference host (the one of the lowest rank)."""
-    rows = [
-        (w.host, m[1], clock.resolve(m[0], None, False))
-        for w in identity.writers if w.host and w.rank is not None
-        for m in w.info["steps"] if m[0] and m[1] is not None
-    ]  # fmt: skip
-    hosts = sorted({r[0] for r in rows})
-    if len(hosts) < 2:
+    ends: dict[str, dict[int, int]] = {}  # per host: when the first of its ranks ended a step
+    for writer in identity.writers:
+        marks = [m for m in writer.info["steps"] if m[0] and m[1] is not None] if writer.host and writer.rank is not None else []
+        for mark in marks:
+            ended, ns = ends.setdefault(writer.host or "", {}), clock.resolve(mark[0], None, False)
+            if ns is not None and ns < ended.get(mark[1], LATEST_NS):
+                ended[mark[1]] = ns
+    if len(ends) < 2:
         return {}
-    import polars as pl
-
-    frame = pl.DataFrame(rows, schema={"host": pl.String, "step": pl.Int64, "ns": pl.Int64}, orient="row").drop_nulls()
-    ends = frame.group_by("host", "step").agg(pl.col("ns").min()).sort("host", "step")
-    ranked = sorted((w.rank, w.host) for w in identity.writers if w.rank is not None and w.host in hosts)
-    reference = ranked[0][1]
-    base = ends.filter(pl.col("host") == reference).select("step", base="ns")
+    reference = min((w.rank, w.host) for w in identity.writers if w.rank is not None and w.host in ends)[1]
+    base = ends[reference]
     found: dict[str, tuple[int, int]] = {}
-    for host in hosts:
-        gaps = ends.filter(pl.col("host") == host).join(base, on="step").select(pl.col("ns") - pl.col("base")).to_series().to_list()
+    for host in sorted(ends):
+        gaps = [ns - base[step] for step, ns in ends[host].items() if step in base]
         if host == reference or len(gaps) < MIN_STEPS:
             continue
         middle = int(median(gaps))

@@ -47,8 +47,8 @@ def scan_all(
     """`work(source, matcher)` for every source that has no reason to be skipped; None for the others.
 
     `work` returns what `marshal` takes. Where it raises, or its process dies, the result is `("died", reason)`. `matcher` may
-    be a function that makes it. `meanwhile()` runs once in this process while the workers scan; `progress(done, total)` is
-    told bytes on disk. The results do not depend on the number of workers.
+    be a function that makes it. `meanwhile()` runs once in this process while workers scan, and not at all
+    where this process does the work itself; `progress(done, total)` is told bytes on disk. The results do not depend on the number of workers.
     """
     results: list[Any] = [None] * len(sources)
     todo = [i for i, s in enumerate(sources) if s.reason is None]
@@ -57,8 +57,6 @@ def scan_all(
     count = min(workers or _cores(), len(todo))
     small = workers == 1 or (workers is None and sum(_cost(sources[i]) for i in todo) < INLINE_BYTES)
     if not todo or small or not hasattr(os, "fork"):
-        if meanwhile:
-            meanwhile()
         for i in todo:
             results[i] = _one(work, sources[i], engine)
             told(i)

@@ -17,6 +17,7 @@ from rca.errors import RcaError, did_you_mean
 from rca.taxonomy import ACTIONS, CAUSES, STAGES, Kind
 
 HERE = Path(__file__).parent
+KINDS = frozenset(kind.value for kind in Kind)
 LINK_ROLES = ("cause", "mechanism", "symptom", "against")
 SEEN_BY = ("always", "kernel", "counters", "launcher", "ranks", "stacks")
 EDGES = ("any", "program", "collective", "supervision", "host", "checkpoint", "restart", "rpc")
@@ -127,12 +128,12 @@ def _link(entry: dict[str, Any], path: Path) -> Link:
         if not entry.get(key):
             raise RcaError(f"link without `{key}`", where=str(path))
     _known([entry["role"]], LINK_ROLES, "link role", path)
-    _known(entry["kind"], {k.value for k in Kind}, "event kind", path)
+    _known(entry["kind"], KINDS, "event kind", path)
     _known(entry.get("stage", ()), STAGES, "stage", path)
     _known([entry.get("seen_by", "always")], SEEN_BY, "seen_by", path)
     _known(entry.get("relation", {}), RELATION_KEYS, "relation key", path)
     _known(entry.get("cause_class", {}).values(), CAUSES, "cause class", path)
-    _known(entry.get("cause_class", {}), {k.value for k in Kind}, "event kind in cause_class", path)
+    _known(entry.get("cause_class", {}), KINDS, "event kind in cause_class", path)
     _known([edge] if (edge := entry.get("relation", {}).get("edge")) else [], EDGES, "edge", path)
     for more in entry.get("more", ()):
         _known(more, {"where", "worth", "says"}, "key in `more`", path)
