@@ -38,13 +38,14 @@ Exit codes: 0 report written, 1 gate: policy violated, 2 wrong usage or configur
 
 ANALYZE_HELP = """Read what a run left behind - logs, consoles, kernel messages - and report what broke first.
 
-PATH is a folder or a file (.gz, .zst and .xz are read as they are; unpack archives first); several are read as one run. The report goes to standard output, everything else to standard error.
+PATH is a folder or a file (.gz, .zst and .xz are read as they are; unpack archives first); several are read as one run, and `-` is what is piped or pasted in. The report goes to standard output, everything else to standard error.
 
 \b
 Examples:
   rca analyze logs/
   rca analyze logs/ --format markdown
   rca analyze logs/ -o report.json
+  kubectl logs trainer-0 | rca analyze -
 
 Exit codes: 0 report written, 2 wrong usage, 3 report written but incomplete, 4 internal error, 5 no recognisable evidence.
 """
@@ -241,16 +242,19 @@ def _report(paths: list[str], rules: Any) -> Any:
 
     import rca
     from rca.errors import RcaError, did_you_mean
+    from rca.piped import spooled
 
     for path in paths:
+        if path == "-":
+            continue
         if not path or not os.path.exists(path):
             parent = os.path.dirname(path) or "."
             near = did_you_mean(os.path.basename(path), os.listdir(parent)) if path and os.access(parent, os.R_OK | os.X_OK) and os.path.isdir(parent) else None
             raise RcaError(f"no such file or folder: `{path}`", hint=near)
     if rules and not rules.is_dir():
         raise RcaError(f"no such folder of rules: `{rules}`")
-    with _Progress() as progress:
-        return rca.analyze([Path(p) for p in paths], rules=rules, progress=progress if progress.shown else None)
+    with spooled(paths) as given, _Progress() as progress:
+        return rca.analyze([Path(p) for p in given], rules=rules, progress=progress if progress.shown else None)
 
 
 def _unread(report: Any) -> str:

@@ -10,6 +10,7 @@ import re
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -434,3 +435,15 @@ def test_an_ordinary_command_line_is_read_as_typer_reads_it(monkeypatch, capsys)
     for line, found in plain[::7]:
         assert cli._run(line) == 0
         assert calls.pop() == found, line
+
+
+def test_a_pasted_fragment_is_read_from_standard_input(capsys, monkeypatch, tmp_path):
+    """`-` is one source named `stdin`; its copy does not stay behind."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    line = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.06 GiB is free."
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(line.encode())))
+    assert cli.main(["analyze", "-", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["hypotheses"][0]["cause"] == "sw.cuda_oom" and told["hypotheses"][0]["evidence"][0]["file"] == "stdin"
+    assert not list(tmp_path.glob("rca-*"))
+    assert cli.main(["analyze", "-", str(tmp_path)]) == 2 and "`-` cannot be combined" in capsys.readouterr().err
