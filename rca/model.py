@@ -185,12 +185,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`failed`, `healthy` or `inconclusive`, with the judged hypotheses, most likely first."""
+    """`failed`, `healthy` or `inconclusive`, with the judged hypotheses, most likely first; `missing` would decide an inconclusive one."""
 
     verdict: str
     hypotheses: tuple[Hypothesis, ...]
     unknown_probability: float
     summary: str
+    missing: tuple[Missing, ...] = ()
 
 
 def event_schema() -> dict[str, Any]:

@@ -46,7 +46,7 @@ def document(run: Run, verdict: Verdict, *, seconds: float, version: str) -> dic
         "run": _run(run),
         "coverage": {
             "sources": [_source(r) for r in sorted(run.readings, key=lambda r: r.source)],
-            "missing": [{"what": m.what, "how": m.how} for m in run.missing],
+            "missing": [{"what": m.what, "how": m.how} for m in (*verdict.missing, *run.missing)],
             "clock_offsets": list(run.clocks),
         },
         "notes": _notes(run, known),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from rca.model import Event, Evidence, Hypothesis, Missing, Run, Verdict
 from rca.rules.chain import Rule
 from rca.rules.match import Match, matches
+from rca.rules.undecided import undecided
 from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: nx.DiGraph | None) -> Verdic
     shown = tuple(h for h in hypotheses[:SHOWN] if h.confidence >= 0.01) or hypotheses[:1]
     rest = 1.0 - sum(h.confidence for h in shown)
     if not shown or shown[0].confidence < FAILED_FROM:
-        return Verdict("inconclusive", shown, round(rest, 6), _undecided(run, shown))
+        said, lack = undecided(run, shown)
+        return Verdict("inconclusive", shown, round(rest, 6), said, lack)
     return Verdict("failed", shown, round(rest, 6), f"{shown[0].summary}")
 
 
@@ -191,16 +193,3 @@ def _evidence(match: Match) -> list[Evidence]:
             found += [Evidence(record, event.kind, link.role, event) for record in readable[:2]]
     unique = {(e.record.source, e.record.offset, e.link): e for e in found}
     return list(unique.values())
-
-
-def _undecided(run: Run, shown: tuple[Hypothesis, ...]) -> str:
-    """What an inconclusive verdict says: what is known, and what to collect."""
-    if not run.readings:
-        return "There are no files to read."
-    if run.outcome == "unknown":
-        return "Nothing in these files says that the run failed, and nothing says that it finished."
-    if run.outcome == "cut":
-        return "Every log ends in the middle at the same moment and no line says why; collect the host's and the scheduler's record of that time."
-    guess = f" The best guess is {shown[0].cause} ({shown[0].confidence * 100:.0f} %)." if shown else ""
-    lack = f" Missing: {run.missing[0].what}." if run.missing else ""
-    return f"The run failed, but these files do not hold the cause.{guess}{lack}"

@@ -1,0 +1,34 @@
+"""An inconclusive verdict says who speaks, who is not heard, and what to collect next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rca
+from rca.rules.undecided import speakers
+from rca.taxonomy import Kind
+
+
+def test_every_speaker_names_known_kinds_and_what_to_collect() -> None:
+    """A mistyped kind would silently never speak."""
+    known = {kind.value for kind in Kind}
+    for speaker in speakers():
+        assert set(speaker["kind"]) <= known and speaker["says"].endswith(".")
+        assert all(item["what"] and item["how"] for item in speaker["collect"])
+
+
+def test_a_lone_waiter_asks_for_the_others(tmp_path: Path) -> None:
+    """One rank that timed out cannot tell whom it waited for."""
+    work = "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)"
+    line = f"[rank3]:[E ProcessGroupNCCL.cpp:530] [Rank 3] Watchdog caught collective operation timeout: {work} ran for 600341 milliseconds before timing out.\n"
+    (tmp_path / "log.txt").write_text(line)
+    document = rca.analyze(tmp_path / "log.txt").document
+    assert document["verdict"] == "inconclusive" and "waited in vain" in document["summary"]
+    assert any("py-spy" in item["how"] for item in document["coverage"]["missing"])
+
+
+def test_words_alone_ask_for_everything(tmp_path: Path) -> None:
+    """Nothing failed and nothing finished in these lines."""
+    (tmp_path / "log.txt").write_text("step=1 loss=2.0\nstep=2 loss=1.9\n")
+    document = rca.analyze(tmp_path / "log.txt").document
+    assert document["verdict"] == "inconclusive" and document["coverage"]["missing"]
