@@ -23,13 +23,14 @@ TEXT_CUT = 2000  # characters of a message that an event keeps
 RAW_CUT = 600  # characters of the raw line that travel with an event, more than a report cites
 FACT_LINES = 60  # a process says who it is in its first lines
 MARK_CUT = 200
-FACTS = {
-    "host": re.compile(r"\b(?:hostname|host|node_name|nodename)\s*[=:]\s*'?([A-Za-z][\w.-]*)"),
-    "pid": re.compile(r"\bpid\s*[=: ]\s*(\d+)"),
-    "rank": re.compile(r"\b(?:global_rank|rank)(?:\s*[=:]\s*|\s+(?=\d+ of \d))(\d+)", re.I),
-    "local_rank": re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I),
-    "world": re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=: ]\s*(\d+)|\brank \d+ of (\d+)", re.I),
-}
+#: Name, words of which a line must hold one, pattern.
+FACTS = (
+    ("host", ("host", "node_name", "nodename"), re.compile(r"\b(?:hostname|host|node_name|nodename)\s*[=:]\s*'?([A-Za-z][\w.-]*)")),
+    ("pid", ("pid",), re.compile(r"\bpid\s*[=: ]\s*(\d+)")),
+    ("local_rank", ("local_rank",), re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I)),
+    ("world", ("world", "ranks", " of "), re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=: ]\s*(\d+)|\brank \d+ of (\d+)", re.I)),
+)
+RANK = re.compile(r"\b(?:global_rank|rank)(?:\s*[=:]\s*|\s+(?=\d+ of \d))(\d+)", re.I)  # asked for last: it counts only beside another fact
 TRANSPORT_ERRORS = ("DistBackendError", "DistNetworkError", "DistStoreError")
 SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
@@ -104,57 +105,74 @@ class Reader:
                 stream.local_rank = stream.local_rank if stream.local_rank is not None else parent.local_rank
 
     def _context(self, stream: Stream, line: Line, at: tuple, hits: list[Signature]) -> Line:
-        if line.step is None and (step := progress.counted(line.text)) is not None:
+        # Every line of a healthy excerpt comes by here: what is looked for is first asked for by a substring, which costs a tenth of a regex.
+        text, stamp, _, rank, local_rank, host, pid, actor, stage, step, key, _, prefixed, logger, _ = line
+        low = text.lower()
+        if step is None and progress.has_metric(low) and (step := progress.counted(text)) is not None:
             line = line._replace(step=step)
-        if line.rank is None and line.stream == "" and (rank := progress.writer(line.text)) is not None:
+        if rank is None and key == "" and text[:1] in progress.WRITERS and (rank := progress.writer(text)) is not None:
             line = line._replace(rank=rank)
-        if line.rank is not None:
-            stream.ranks.add(line.rank)
-        launcher = "torch/distributed/" in (line.logger or "")  # its lines speak of others: neither rank nor pid is a worker's
-        for name in ("host", "actor") if launcher else ("rank", "local_rank", "host", "pid", "actor"):
-            value = getattr(line, name)
-            if value is not None:
-                setattr(stream, name, value)
-        if launcher or (line.rank is None and len(stream.ranks) > 1):
+        if rank is not None:
+            stream.ranks.add(rank)
+        if host is not None:
+            stream.host = host
+        if actor is not None:
+            stream.actor = actor
+        launcher = logger is not None and "torch/distributed/" in logger  # its lines speak of others: neither rank nor pid is a worker's
+        if not launcher:
+            stream.rank = stream.rank if rank is None else rank
+            stream.local_rank = stream.local_rank if local_rank is None else local_rank
+            stream.pid = stream.pid if pid is None else pid
+        if launcher or (rank is None and len(stream.ranks) > 1):
             stream.rank = stream.pid = None  # several ranks share this console: a line without a rank is nobody's
-        if line.stamp is not None:
-            stream.stamp = line.stamp
-            key = line.stream
+        if stamp is not None:
+            stream.stamp = stamp
             while key:  # a line without any prefix that follows, a C++ abort say, is not older than this one
                 key = key.rpartition("/")[0]
                 if (above := self.streams.get(key)) is not None:
-                    above.stamp, above.child_rank = line.stamp, line.rank if line.rank is not None else above.child_rank
-            self.zoned = self.zoned or line.stamp.has_zone
-        if line.stage is not None:
-            stream.stage, stream.said_stage = line.stage, True
-        elif line.step is not None and (not stream.said_stage or METRIC.search(line.text)):
+                    above.stamp, above.child_rank = stamp, rank if rank is not None else above.child_rank
+            self.zoned = self.zoned or stamp.has_zone
+        if stage is not None:
+            stream.stage, stream.said_stage = stage, True
+        elif step is not None and (not stream.said_stage or METRIC.search(text)):
             stream.stage = "train"  # a line of training metrics ends whatever stage was announced before
-        if line.step is not None:
-            stream.step = line.step
-        if line.prefixed or line.step is not None:
+        if step is not None:
+            stream.step = step
+        if prefixed or step is not None:
             stream.seq += 1
-            self._mark(stream, line, at)
-        if stream.seq <= FACT_LINES and (served := SERVES.search(line.text)):
-            stream.facts.setdefault("ports", []).append(served[1])
-        if stream.seq <= FACT_LINES and not hits and ("rank" in line.text or "world" in line.text or "host" in line.text or "pid" in line.text):
-            found = {name: m for name, pattern in FACTS.items() if (m := pattern.search(line.text))}
-            # A process introduces itself with several facts in one line; a single `rank 3` may speak of anybody.
-            if len(found) > 1 or "world" in found:
-                for name, m in found.items():
-                    value = m[1] or m[m.lastindex or 1]
-                    stream.facts.setdefault(name, value if name == "host" else int(value))
-        ns = line.stamp.ns if line.stamp else (stream.stamp.ns if stream.stamp else None)
-        for subject, name, value in counters.samples(line.text):
-            self.samples.append((ns, line.host or stream.host, subject, name, value, *at))
+            mark = (stamp.ns if stamp else None, step, stage, at[0], at[1], at[2][:MARK_CUT], stream.seq)
+            stream.first = stream.first or mark
+            # One mark per step is enough to see progress; the last line is always kept as the sign of life.
+            if step is not None and (not stream.lines or stream.lines[-1][1] != step):
+                stream.lines.append(mark)
+            stream.last = mark
+        if stream.seq <= FACT_LINES:
+            self._introduction(stream, text, low, hits)
+        if counters.may_hold(low):
+            ns = stream.stamp.ns if stream.stamp else None
+            self.samples += [(ns, stream.host, *sample, *at) for sample in counters.samples(text)]
         return line
 
-    def _mark(self, stream: Stream, line: Line, at: tuple) -> None:
-        mark = (line.stamp.ns if line.stamp else None, line.step, line.stage, at[0], at[1], at[2][:MARK_CUT], stream.seq)
-        stream.first = stream.first or mark
-        # One mark per step is enough to see progress; the last line is always kept as the sign of life.
-        if line.step is not None and (not stream.lines or stream.lines[-1][1] != line.step):
-            stream.lines.append(mark)
-        stream.last = mark
+    def _introduction(self, stream: Stream, text: str, low: str, hits: list[Signature]) -> None:
+        """What a process says about itself in its first lines; `low` is the text in lower case."""
+        if ("ready" in low or "listening" in low or "serving" in low or "started" in low or "running" in low) and (served := SERVES.search(text)):
+            stream.facts.setdefault("ports", []).append(served[1])
+        if hits or not ("rank" in text or "world" in text or "host" in text or "pid" in text):
+            return
+        found = {}
+        for name, words, pattern in FACTS:
+            for word in words:
+                if word in low:
+                    if match := pattern.search(text):
+                        found[name] = match
+                    break
+        if found and (match := RANK.search(text)):
+            found["rank"] = match
+        # A process introduces itself with several facts in one line; a single `rank 3` may speak of anybody.
+        if len(found) > 1 or "world" in found:
+            for name, m in found.items():
+                value = m[1] or m[m.lastindex or 1]
+                stream.facts.setdefault(name, value if name == "host" else int(value))
 
     # -- blocks -----------------------------------------------------------------------------------------------------
 
@@ -182,12 +200,12 @@ class Reader:
         if line.extra and (trace := line.extra.get("exc")):
             self.embedded(stream, str(trace), at, found)
             return
-        if thread := THREAD.match(text):
+        if text[:1] == "E" and (thread := THREAD.match(text)):
             stream.heading = (f"thread {thread[1]}", at)
             return
         if found and self._signature(stream, line, at, found):
             return
-        if line.level not in CALM and (bare := BARE.match(text)):
+        if line.level not in CALM and (": " in text) and (bare := BARE.match(text)):
             # The head of its traceback was cut off or never printed; the last line still says what was raised.
             name = bare[1].rsplit(".", 1)[-1]
             attrs = {"exception": name, "traceback": True, "bare": True, "inherited": not line.prefixed, "frames": []}

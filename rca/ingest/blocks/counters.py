@@ -31,13 +31,18 @@ PAIR = re.compile(r"(?<![\w.])([A-Za-z_]\w*)=(-?\d+)(?![\w.:])")
 STATE = re.compile(r"(?<![\w.])(?:pid\w*=)?(\d{2,8}):D:(\w[\w.]*)")
 DEVICE = re.compile(r"(?<![\w.])((?:eth|en[opsx]|ib|bond|mlx5_|veth)\w*)(?![\w=])|\b(?:device|dev|iface|interface|nic)=(\w+)")
 PIDS = re.compile(r"\bpids?=(\d+)")
-COMMON = re.compile(r"carrier|retrans|throttled|:D:|oom_kill|tcp_timeouts|link_downed|symbol_error|drop", re.I)
+
+
+def may_hold(low: str) -> bool:
+    """Whether a line, given in lower case, may hold samples: to be asked first, of every line, because it costs little."""
+    return ":d:" in low or "=" in low and (
+        "carrier" in low or "retrans" in low or "throttled" in low or "oom_kill" in low or "tcp_timeouts" in low or "link_downed" in low
+        or "symbol_error" in low or "drop" in low
+    )  # fmt: skip
 
 
 def samples(text: str) -> list[tuple[str | None, str, int | str]]:
     """The known counters of one line as `(subject, name, value)`; empty for any other line."""
-    if ("=" not in text and ":D:" not in text) or not COMMON.search(text):
-        return []
     found: list[tuple[str | None, str, int | str]] = [(m[1], "state_d", m[2]) for m in STATE.finditer(text)]
     pairs = [(NAMES[m[1].lower()], int(m[2])) for m in PAIR.finditer(text) if m[1].lower() in NAMES]
     if not pairs:

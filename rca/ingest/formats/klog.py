@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from rca.ingest.formats import HEAD, Line
+from rca.ingest.formats import HEAD, Line, make
 from rca.ingest.formats.continued import is_continued
 from rca.ingest.formats.header import tag_rank
 from rca.ingest.formats.progress import find
@@ -52,4 +52,4 @@ def read(text: str) -> Line | None:
     number, host, message = tag_rank(message, True)
     stage, step = find(message)
     rank = int(rank) if rank else number
-    return Line(message, stamp, level, rank, None, host, pid, None, stage, step, "", "klog", True, source.rpartition(":")[0])
+    return make((message, stamp, level, rank, None, host, pid, None, stage, step, "", "klog", True, source.rpartition(":")[0], None))

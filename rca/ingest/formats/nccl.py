@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 
-from rca.ingest.formats import HEAD, Line
+from rca.ingest.formats import HEAD, Line, make
 from rca.ingest.times import of
 
 SAMPLE = """\
@@ -41,4 +41,5 @@ def read(text: str) -> Line | None:
         return None
     when, host, pid, word = match.groups()
     level = LEVELS.get(word, "debug")
-    return Line(text[match.end() :], of(when) if when else None, level, None, None, host, int(pid), shape="nccl", prefixed=True)
+    stamp = of(when) if when else None
+    return make((text[match.end() :], stamp, level, None, None, host, int(pid), None, None, None, "", "nccl", True, None, None))

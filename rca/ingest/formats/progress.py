@@ -78,8 +78,14 @@ def lead(text: str) -> int | None:
 
 
 METRICS = re.compile(r"loss|grad|\btok|it/s|s/it|samples/s", re.I)
+WRITERS = frozenset(("R", "w", "r", "p", "g"))  # first letters of what `writer` takes
 COUNTED = re.compile(r"(?:^|[\s|\[(])(?:global[_ ]?)?(?:step|iter(?:ation)?|it|batch|update)s?[\s=:#]{1,12}(\d{1,10})(?![\d.])", re.I | re.ASCII)
 WRITER = re.compile(r"(?:R(\d{1,5})|(?:worker|rank|proc|gpu)[ _]?(\d{1,5})/\d{1,5}|rank[ _]?(\d{1,5}):)\s", re.ASCII)
+
+
+def has_metric(low: str) -> bool:
+    """Whether a line, given in lower case, may be one that `counted` takes: to be asked first, because it costs little."""
+    return "loss" in low or "grad" in low or "tok" in low or "it/s" in low or "s/it" in low or "samples/s" in low
 
 
 def counted(text: str) -> int | None:
