@@ -8,6 +8,7 @@ from typing import Any
 from rca.correlate import address, progress
 from rca.correlate.edges import host as host_edges
 from rca.correlate.edges import rpc
+from rca.correlate.exits import SIGABRT
 from rca.correlate.progress import Proc
 from rca.correlate.view import View
 from rca.model import Event
@@ -22,6 +23,9 @@ DATED_NS = 94_694_400 * 10**9
 ZONES = 14  # hours that zones differ from UTC at most
 #: Faults that may end by themselves, and what says so.
 PAIRED = {Kind.LINK_DOWN: (Kind.LINK_UP,), Kind.STORAGE_HANG: (Kind.RETRIED,)}
+CRASHES = frozenset({Kind.NATIVE_ABORT, Kind.FATAL_SIGNAL})
+WAITED_OR_LOST = frozenset({Kind.COLLECTIVE_TIMEOUT, Kind.WATCHDOG_STUCK, Kind.PEER_LOST, Kind.STORE_LOST, Kind.STORE_TIMEOUT})
+NEAR_BYTES = 16 << 10  # a console holds the report of a wait, with its frames, this near to the crash that it ends in
 NON_FINITE = re.compile(r"[+-]?(?:nan|inf)", re.I)
 #: Before any step is made: what these report is the start-up, whatever the log says of stages.
 START_UP = frozenset({
@@ -50,6 +54,8 @@ def annotate(view: View) -> list[Event]:
             extra["told"] = True
         if event.rank is None and event.actor not in actors and _outside(event, window):
             extra["outside"] = True
+        if event.kind in CRASHES and _after_wait(event, view):
+            extra["after_wait"] = True
         if event.kind in PAIRED:
             extra["recovered"] = _recovered(event, view)
         if value := event.attrs.get("value"):
@@ -87,6 +93,17 @@ def _outside(event: Event, window: tuple[int, int] | None) -> bool:
         return False
     shifts = range(-ZONES, ZONES + 1) if event.time_assumed else ()
     return not any(start <= event.time_ns + k * HOUR_NS <= end for k in shifts)
+
+
+def _after_wait(crash: Event, view: View) -> bool:
+    """Whether a process crashed because its communication was over: the watchdog takes it down, or the library trips over a lost peer."""
+    if "c10::Dist" in str(crash.attrs.get("thrown")):
+        return True
+    others = [e for e in view.events if e.kind in WAITED_OR_LOST and (e.attempt is None or crash.attempt is None or e.attempt == crash.attempt)]
+    if crash.attrs.get("only_exit"):  # nothing but its exit code is known, and watchdogs end all ranks alike
+        return crash.attrs.get("signal") == SIGABRT and any("atchdog" in e.text for e in others)
+    mine = [r for e in others if crash.rank is None or e.rank in (None, crash.rank) or crash.rank in e.ranks for r in e.records]
+    return any(r.source == crash.source and abs(r.offset - crash.offset) <= NEAR_BYTES for r in mine)
 
 
 def _recovered(event: Event, view: View) -> bool:

@@ -32,6 +32,7 @@ FACTS = (
 )
 RANK = re.compile(r"\b(?:global_rank|rank)(?:\s*[=:]\s*|\s+(?=\d+ of \d))(\d+)", re.I)  # asked for last: it counts only beside another fact
 TRANSPORT_ERRORS = ("DistBackendError", "DistNetworkError", "DistStoreError")
+WHAT_RANK = re.compile(r"\s*what\(\): {0,4}\[(?:PG [^\]]{0,60})?Rank (\d{1,6})\]")
 SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
@@ -352,7 +353,8 @@ class Reader:
         if first and first != at:
             event["attrs"]["first"] = first
         if event["rank"] is None and kind in (Kind.NATIVE_ABORT, Kind.COLLECTIVE_TIMEOUT):
-            event["rank"] = stream.child_rank
+            said = WHAT_RANK.match(text)
+            event["rank"] = int(said[1]) if said else stream.child_rank
         event.update({k: v for k, v in fields.items() if v is not None})
         event["attrs"]["stream"] = next((k for k, s in self.streams.items() if s is stream), "")
         self.events.append(event)

@@ -38,6 +38,8 @@ def build(view: View) -> list[Edge]:
 
 
 def _acts(cause: Event, effect: Event, view: View) -> bool:
+    if cause.kind == Kind.HOST_DOWN and effect.kind == Kind.NIC_FAULT and effect.attrs.get("peer") and effect.host != cause.host:
+        return not cause.attrs.get("outside")  # whoever sent to a host that is down gets no answer: its own adapter is sound
     if cause.attrs.get("outside") or (effect.kind in CAUSES and effect.rank is None):
         return False
     if cause.kind in STORAGE and not (effect.kind in STORAGE_EFFECTS or effect.attrs.get("exception") == "OSError"):

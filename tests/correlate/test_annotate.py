@@ -1,0 +1,46 @@
+"""What only the whole run tells about an event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rca.taxonomy import Kind
+from tests.builders import run_of
+
+WORK = "WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=60000)"
+WAITED = f"[E ProcessGroupNCCL.cpp:475] [Rank {{0}}] Watchdog caught collective operation timeout: {WORK} ran for 60291 milliseconds before timing out.\n"
+ABORT = "terminate called after throwing an instance of 'std::runtime_error'\n"
+EXIT = "E0513 14:32:22.017000 3044 site-packages/torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: 1 (pid: 3118) of binary: python\n"
+
+
+def aborts(folder: Path, text: str) -> list[bool]:
+    return [bool(e.attrs.get("after_wait")) for e in run_of(folder, {"console.log": text}).events if e.kind == Kind.NATIVE_ABORT]
+
+
+def test_abort_beside_a_watchdog_is_how_a_waiting_rank_ends(tmp_path: Path) -> None:
+    """The C++ abort has no rank of its own; the report of the wait stands above it, or inside it."""
+    assert aborts(tmp_path / "a", WAITED.format(0) + ABORT) == [True]
+    assert aborts(tmp_path / "b", "terminate called after throwing an instance of 'c10::DistBackendError'\n") == [True]
+    assert aborts(tmp_path / "c", "step 9 done\n" + ABORT) == [False]
+
+
+def test_exit_by_abort_is_the_watchdogs_where_watchdogs_spoke(tmp_path: Path) -> None:
+    """Of the rank that the launcher names nothing else is known, and watchdogs end all ranks alike."""
+    assert aborts(tmp_path / "a", WAITED.format(0) + WAITED.format(2) + EXIT) == [True]
+    assert aborts(tmp_path / "b", EXIT) == [False]
+
+
+def test_what_names_its_own_rank(tmp_path: Path) -> None:
+    """The message inside an abort says whose it is, whatever line stood above."""
+    told = f"[rank0]:[E513 14:32:19.630811244 ProcessGroupNCCL.cpp:632] [Rank 0] x\n  what():  [PG 0 Rank 1] Process group watchdog thread terminated with exception: [Rank 1] Watchdog caught collective operation timeout: {WORK} ran for 60291 milliseconds before timing out.\n"
+    assert [e.rank for e in run_of(tmp_path, {"console.log": told}).events if e.kind == Kind.COLLECTIVE_TIMEOUT] == [1]
+
+
+def test_no_answer_from_a_host_that_is_down_is_no_adapter_fault(tmp_path: Path) -> None:
+    """Who sent to the host that panicked sees its retries exceeded: the panic is upstream of that."""
+    run = run_of(tmp_path, {
+        "console.n7": "Nov 11 03:20:21 n7 kernel: [1209934.201119] Kernel panic - not syncing: Fatal local machine check\n",
+        "job.err": "n1:61240:62011 [3] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.253.4.19<44801> with status=12 opcode=0 len=0 vendor err 129 (Send)\n",
+    })  # fmt: skip
+    down, fault = (next(e.event_id for e in run.events if e.kind == kind) for kind in (Kind.HOST_DOWN, Kind.NIC_FAULT))
+    assert (down, fault) in {(edge[0], edge[1]) for edge in run.edges}
