@@ -35,8 +35,10 @@ PIDS = re.compile(r"\bpids?=(\d+)")
 
 def may_hold(low: str) -> bool:
     """Whether a line, given in lower case, may hold samples: to be asked first, of every line, because it costs little."""
-    return ":d:" in low or "=" in low and (
-        "carrier" in low or "retrans" in low or "throttled" in low or "oom_kill" in low or "tcp_timeouts" in low or "link_downed" in low
+    if "=" not in low:
+        return ":d:" in low
+    return (
+        "carrier" in low or "retrans" in low or "throttled" in low or ":d:" in low or "oom_kill" in low or "tcp_timeouts" in low or "link_downed" in low
         or "symbol_error" in low or "drop" in low
     )  # fmt: skip
 
