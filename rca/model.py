@@ -81,17 +81,6 @@ class Event:
         return ((own,) if own else ()) + self.also
 
 
-class Mark(NamedTuple):
-    """A sign of life: one line of one process, with the step or stage it states, if any."""
-
-    time_ns: int | None
-    step: int | None
-    stage: str | None
-    line: int | None
-    offset: int
-    text: str
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What ingest learned from one file."""
@@ -109,7 +98,6 @@ class Reading:
     first_ns: int | None = None
     last_ns: int | None = None
     events: tuple[Event, ...] = ()
-    marks: tuple[Mark, ...] = ()
 
 
 class Process(NamedTuple):

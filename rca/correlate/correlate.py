@@ -58,7 +58,7 @@ def _timed(readings: list[Reading], who: identity.Identity, clock: clocks.Clock)
 
     out = []
     for reading in readings:
-        writers = [w for w in who.writers if w.source == reading.source]
+        writers = who.writers_of(reading.source)
         times = [t for w in writers for m in (w.info["first"], w.info["last"]) if m and (t := clock.resolve(m[0], w.host, bool(reading.facts.get("zoned")))) is not None]
         times = [t for t in times if clock.dated(t)]
         ranks = {w.rank for w in writers if w.rank is not None}
@@ -81,7 +81,7 @@ def _coverage(view: View) -> frozenset[tuple[str, str | None]]:
     """What could have been seen, and on which host (None: anywhere): absence counts only there."""
     seen: set[tuple[str, str | None]] = set()
     for reading in view.readings:
-        host = next((w.host for w in view.identity.writers if w.source == reading.source and w.host), None)
+        host = next((w.host for w in view.identity.writers_of(reading.source) if w.host), None)
         if any(s in reading.format for s in KERNEL_SHAPES):
             seen.add(("kernel", host))
         if reading.facts.get("samples"):

@@ -7,6 +7,7 @@ with five addresses. A thousand ranks that time out alike are one event with a c
 from __future__ import annotations
 
 import re
+from heapq import merge
 from typing import Any
 
 from rapidfuzz import fuzz
@@ -68,17 +69,35 @@ def masked(text: str) -> str:
 
 def merge_copies(events: list[Event]) -> list[Event]:
     """Join events that are the same happening printed in several places."""
-    groups: dict[tuple, list[list[Event]]] = {}
+    copies: dict[tuple, _Copies] = {}
     for event in sorted(events, key=_order):
         # An exit is known by its pid; everything else by who printed which text.
         key: tuple = (event.kind, event.pid) if event.kind == Kind.EXITED and event.pid else (event.kind, event.text[:200])
-        for group in groups.setdefault(key, []):
-            if _same(group[0], event):
-                group.append(event)
-                break
+        copies.setdefault(key, _Copies()).add(event)
+    return sorted((_join(g) for c in copies.values() for g in c.groups), key=_order)
+
+
+class _Copies:
+    """The events of one text in groups of copies. Thousands of ranks may print it, so an event is compared only with groups of its rank or host."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[Event]] = []
+        self._near: dict[tuple, list[int]] = {}  # numbers of groups by what their first event says
+
+    def add(self, event: Event) -> None:
+        """Put the event into the first group whose first event it is a copy of."""
+        host = event.host or None
+        if event.rank is not None:
+            near = [("rank", event.rank), *(("nobody", h) for h in ((host, None) if host else ("*",)))]
         else:
-            groups[key].append([event])
-    return sorted((_join(g) for lists in groups.values() for g in lists), key=_order)
+            near = [("host", h) for h in ((host, None) if host else ("*",))]
+        for number in merge(*(self._near.get(key, ()) for key in near)):
+            if _same(self.groups[number][0], event):
+                self.groups[number].append(event)
+                return
+        for key in (("host", host), ("host", "*"), *((("rank", event.rank),) if event.rank is not None else (("nobody", host), ("nobody", "*")))):
+            self._near.setdefault(key, []).append(len(self.groups))
+        self.groups.append([event])
 
 
 def _order(event: Event) -> tuple:

@@ -59,6 +59,7 @@ class Identity:
     """The joined picture: writers, hosts, and the world's size."""
 
     writers: list[Writer]
+    of_source: dict[str, dict[str, Writer]] = field(default_factory=dict)  # the same writers by file and stream
     hosts: list[str] = field(default_factory=list)
     world: int | None = None
     ranks_of_hosts: dict[int, str] = field(default_factory=dict)
@@ -77,7 +78,11 @@ class Identity:
         return found[0] if len(found) == 1 else None
 
     def writer(self, source: str | None, stream: str) -> Writer | None:
-        return self._index.get((source or "", stream)) if hasattr(self, "_index") else None
+        return self.of_source.get(source or "", {}).get(stream)
+
+    def writers_of(self, source: str) -> list[Writer]:
+        """The writers of one file."""
+        return list(self.of_source.get(source, {}).values())
 
 
 def role_of(actor: str | None) -> str | None:
@@ -94,7 +99,8 @@ def resolve(readings: list[Reading]) -> Identity:
     """Join the writers of all files."""
     writers = [_writer(r, key, info) for r in readings for key, info in sorted(r.facts.get("streams", {}).items())]
     identity = Identity(writers)
-    identity._index = {(w.source, w.stream): w for w in writers}  # type: ignore[attr-defined]
+    for writer in writers:
+        identity.of_source.setdefault(writer.source, {})[writer.stream] = writer
     exits = [e for r in readings for e in r.events if e.kind == Kind.EXITED]
     _hosts(identity, readings, exits)
     _same_lines(writers)
@@ -139,12 +145,13 @@ def _hosts(identity: Identity, readings: list[Reading], exits: list[Event]) -> N
     known = sorted(names, key=lambda n: (-len(n), n))
     by_source: dict[str, str] = {}
     for reading in readings:
-        own = Counter(short(w.host) for w in identity.writers if w.source == reading.source and w.host and short(w.host) in names)
+        own = Counter(short(w.host) for w in identity.writers_of(reading.source) if w.host and short(w.host) in names)
         own.update(short(e.host) for e in reading.events if e.kind == Kind.EXITED and e.host)
         if len(own) == 1:
             by_source[reading.source] = next(iter(own))
         elif not own:
-            match = next((n for n in known if re.search(rf"(?<![\w]){re.escape(n)}(?![\w])", reading.source.replace("_", "."))), None)
+            path = reading.source.replace("_", ".")
+            match = next((n for n in known if n in path and re.search(rf"(?<![\w]){re.escape(n)}(?![\w])", path)), None)
             if match or len(names) == 1:
                 by_source[reading.source] = match or known[0]
     for writer in identity.writers:

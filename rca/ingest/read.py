@@ -20,7 +20,7 @@ from rca.ingest.reader import Reader
 from rca.ingest.scan import line_numbers, scan
 from rca.ingest.signatures import Signature, load
 from rca.ingest.sources import Source, list_sources, read_range
-from rca.model import Event, Mark, Reading
+from rca.model import Event, Reading
 
 #: These open a block that needs no phrase of its own to matter; the scanner must see them for their surroundings to be decoded.
 BLOCK_STARTS = ("traceback (most recent call last)", "fatal python error:", "childfailederror", "exception in thread ")
@@ -179,10 +179,9 @@ def reading(source: Source, result: Any) -> Reading:
     parsed = min(used, result["parsed"]) if source.compression is None else 0
     events = tuple(Event(source=source.name, **event) for event in result["events"])
     facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "zoned": result["zoned"]}
-    marks = tuple(Mark(*m[:6]) for s in result["streams"].values() for m in (s["first"], *s["steps"], s["last"]) if m)
     return Reading(
         source.name, result["shape"], size, parsed, used - parsed, size - used, scanned["truncated"], result["damaged"],
-        facts=facts, events=events, marks=marks,
+        facts=facts, events=events,
     )  # fmt: skip
 
 

@@ -64,7 +64,11 @@ class Stream:
 
 
 class Reader:
-    """Reads the lines of one file in order; `finish` returns its events, marks, samples and facts as plain values."""
+    """Reads the lines of one file in order; `finish` returns its events, marks, samples and facts as plain values.
+
+    A mark is a sign of life, `(ns, step, stage, line, offset, text, number of the line in its stream)`; of the `steps` all but the last
+    are cut to `(ns, step)`.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -367,7 +371,7 @@ class Reader:
         streams = {
             key: {
                 "rank": s.rank, "local_rank": s.local_rank, "host": s.host, "pid": s.pid, "actor": s.actor, "facts": s.facts,
-                "first": s.first, "last": s.last, "steps": s.lines, "lines": s.seq, "stage": s.stage,
+                "first": s.first, "last": s.last, "steps": [*(m[:2] for m in s.lines[:-1]), *s.lines[-1:]], "lines": s.seq, "stage": s.stage,
             }
             for key, s in self.streams.items()
         }  # fmt: skip

@@ -64,7 +64,7 @@ def callees(event: Event, view: View, ports: dict[str, set]) -> set:
     for port in PORT.findall(event.text):
         names |= ports.get(port, set())
     for writer in view.identity.writers:
-        if writer.actor and writer.actor != event.actor and re.search(rf"(?<![\w-]){re.escape(writer.actor)}(?![\w-])", event.text):
+        if writer.actor and writer.actor != event.actor and writer.actor in event.text and re.search(rf"(?<![\w-]){re.escape(writer.actor)}(?![\w-])", event.text):
             names.add(writer.actor)
     return names
 
