@@ -145,7 +145,8 @@ class Kind(StrEnum):
     STORAGE_SLOW = "storage.slow"
     LOCKED = "storage.locked"
     MISSING_FILE = "storage.missing"
-    CORRUPT_DATA = "data.corrupt"  # a data file that does not parse
+    DAMAGED = "storage.damaged"  # a file whose container is cut off or overwritten
+    CORRUPT_DATA = "data.corrupt"  # a record that does not parse
     # Checkpoints
     SAVE_STARTED = "checkpoint.save_started"
     SAVED = "checkpoint.saved"
@@ -157,12 +158,14 @@ class Kind(StrEnum):
     CHECKPOINT_MISMATCH = "checkpoint.mismatch"  # keys, shapes, version differ
     # Host
     SHM_EXHAUSTED = "memory.shm_exhausted"
+    SHM_ROOM = "memory.shm_room"  # a table that shows /dev/shm far from full
     HOST_OOM = "memory.exhausted"  # MemoryError, cannot allocate, memory monitor
     CPU_THROTTLED = "cpu.throttled"
     LIMIT_REACHED = "limit.reached"  # open files, file size, processes
     HOST_DOWN = "host.down"  # reboot, panic, node failure
     HUNG_TASK = "host.hung_task"
     # Software
+    FRAMEWORK_ERROR = "framework.internal_error"  # a framework's own state is broken, as it says itself
     NON_FINITE = "numeric.non_finite"
     SHAPE_MISMATCH = "data.shape_mismatch"
     IMPORT_FAILED = "import.failed"
@@ -206,5 +209,5 @@ VICTIM_KINDS = frozenset({
 #: Kinds that say nothing went wrong; they mark progress and are never evidence of failure.
 QUIET_KINDS = frozenset({
     Kind.STARTED, Kind.FINISHED, Kind.RETRIED, Kind.STACK_DUMP, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED,
-    Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE,
+    Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE, Kind.SHM_ROOM,
 })  # fmt: skip

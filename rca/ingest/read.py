@@ -54,7 +54,7 @@ def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[
     """The distinct literals to scan for, and for each the signatures that it may mean."""
     table: dict[str, list[Signature]] = {}
     for signature in signatures:
-        for literal in signature.literals:
+        for literal in () if signature.frames else signature.literals:  # what ends a traceback is looked at there, whatever it says
             table.setdefault(literal.lower(), []).append(signature)
     for literal in BLOCK_STARTS:
         table.setdefault(literal, [])

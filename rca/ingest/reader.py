@@ -11,11 +11,11 @@ import re
 from typing import Any
 
 from rca.ingest.blocks import child_failed, counters, pyspy, stacks
-from rca.ingest.blocks.traceback import START, Raised, Traceback
+from rca.ingest.blocks.traceback import IGNORED, START, Raised, Traceback
 from rca.ingest.fields import fields_of
 from rca.ingest.formats import progress
 from rca.ingest.line import Line, parse
-from rca.ingest.signatures import Signature, best
+from rca.ingest.signatures import Signature, best, framed
 from rca.ingest.stages import stage_of
 from rca.taxonomy import VICTIM_KINDS, Kind
 
@@ -288,12 +288,13 @@ class Reader:
         """One traceback is one event; its kind is that of the oldest exception of the chain that a signature knows."""
         if not chain:
             return
-        found = list({s.id: s for _, _, sigs in lines for s in sigs}.values())
+        found = list({s.id: s for _, _, sigs in lines for s in sigs}.values()) + list(framed())
         chosen, hit = chain[0], None
         ranked = sorted(chain, key=lambda r: not r.worker)
         for victims in (False, True):
             for raised in ranked:
-                match = best(raised.text, [s for s in found if any(w.lower() in raised.text.lower() for w in s.literals)])
+                stack = [f"{f.file} {f.function}" for f in raised.frames]
+                match = best(raised.text, [s for s in found if any(w.lower() in raised.text.lower() for w in s.literals)], stack)
                 if match and (match[0].kind in VICTIM_KINDS) == victims and match[0].severity != "info":
                     chosen, hit = raised, match
                     break
@@ -303,6 +304,8 @@ class Reader:
         inner = next((r for r in ranked if r.worker), None)
         if inner is not None and (hit is None or hit[0].kind == Kind.LOADER_WORKER_EXCEPTION):
             chosen = inner  # what the worker raised, not the wrapper that brought it home
+        if stream.heading and str(stream.heading[0]).startswith(IGNORED):
+            return  # the line that announced it is an event already
         kind = Kind(hit[0].kind) if hit else Kind.EXCEPTION
         in_worker = any(r.worker for r in chain) or "DataLoader worker process" in last.message
         thread = stream.heading[0][7:] if stream.heading and str(stream.heading[0]).startswith("thread ") else None
@@ -341,7 +344,7 @@ class Reader:
         self._emit(stream, kind, line.text[:TEXT_CUT], signature.severity, at, attrs=attrs, **fields)
         if kind in ENDS_STAGE and not stream.said_stage:
             stream.stage = "train" if stream.step is not None else None
-        if line.level in LEVELS:
+        if line.level in LEVELS or line.text.startswith(IGNORED):
             stream.heading = (line.text, at)
         return True
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 LITERAL_MIN = 5  # bytes; shorter ones hit by chance in gigabytes of numbers and hashes
 KINDS = frozenset(kind.value for kind in Kind)
 REQUIRED = {"id": str, "literal": list, "regex": str, "kind": str, "severity": str, "true": str, "miss": str}
-OPTIONAL = {"rank_of": str, "priority": int, "exception": bool}
+OPTIONAL = {"rank_of": str, "priority": int, "exception": bool, "frames": str}
 RANK_OF = (None, "peer")
 
 
@@ -49,7 +49,8 @@ class Signature:
 
     `rank_of` is "peer" where the `rank` group names another process than the one the event is about; otherwise None. Of several
     signatures that take one line the one with the highest `priority` speaks for it, see `best`. `exception` marks phrases that
-    normally end a Python traceback.
+    normally end a Python traceback. `frames` is a regular expression that the `file function` of one frame of the traceback must match:
+    such a signature never speaks for a line alone.
     """
 
     id: str
@@ -63,11 +64,17 @@ class Signature:
     true: str
     miss: str
     path: Path
+    frames: str | None = None
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """The compiled `regex`, compiled when it is first needed: most runs need a tenth of them."""
         return re.compile(self.regex)
+
+    @cached_property
+    def stands_in(self) -> re.Pattern[str] | None:
+        """The compiled `frames`."""
+        return re.compile(self.frames) if self.frames else None
 
 
 @cache
@@ -93,13 +100,21 @@ def load(extra: Path | None = None) -> tuple[Signature, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def best(text: str, candidates: Iterable[Signature]) -> tuple[Signature, re.Match[str]] | None:
+@cache
+def framed() -> tuple[Signature, ...]:
+    """Those that ask for a frame: every traceback is held against them, and the scanner need not look for their literals."""
+    return tuple(s for s in load() if s.frames)
+
+
+def best(text: str, candidates: Iterable[Signature], frames: Sequence[str] = ()) -> tuple[Signature, re.Match[str]] | None:
     """The signature that speaks for a line, and its match: highest priority, then longest match, then first id.
 
-    Returns None when no candidate takes the line.
+    `frames` are the `file function` of the traceback that the line ends. Returns None when no candidate takes the line.
     """
     chosen: tuple[Signature, re.Match[str]] | None = None
     for signature in candidates:
+        if signature.frames and not any(signature.stands_in.search(frame) for frame in frames):
+            continue
         match = signature.pattern.search(text)
         if match and (chosen is None or _outranks(signature, match, *chosen)):
             chosen = (signature, match)
@@ -145,7 +160,7 @@ def _signature(entry: dict[str, Any], text: str, path: Path, position: int) -> S
         raise RcaError(problem, _where(text, path, position), hint)
     return Signature(
         entry["id"], tuple(entry["literal"]), entry["regex"], entry["kind"], entry["severity"], entry.get("rank_of"),
-        entry.get("priority", 0), entry.get("exception", False), entry["true"], entry["miss"], path,
+        entry.get("priority", 0), entry.get("exception", False), entry["true"], entry["miss"], path, entry.get("frames"),
     )  # fmt: skip
 
 
@@ -165,6 +180,7 @@ def _check_closely(signature: Signature, where: str) -> None:
     """Run what the tests run for our own files: the regex compiles, takes `true` and leaves `miss`."""
     try:
         pattern = signature.pattern
+        _ = signature.stands_in
     except re.error as error:
         raise RcaError(f"bad regular expression: {error}", where, f"`{signature.regex}`") from error
     if not pattern.search(signature.true):
