@@ -14,6 +14,7 @@ from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import Kind
 
+HOST_SHAPES = ("kernel", "dmesg", "journal", "syslog")
 HOUR_NS = 3600 * 10**9
 BEFORE_RUN_NS = HOUR_NS // 4  # what went wrong a quarter of an hour before the first line may still matter to it
 SPAN_NS = 5 * 10**9
@@ -40,6 +41,8 @@ def annotate(view: View) -> list[Event]:
     lonely = _lonely_non_finite(view)
     window = _window(view)
     actors = {p.actor for p in view.procs.values() if p.actor}
+    # What the scheduler writes into the job's own output is about this job, whatever its clock says.
+    own = {w.source for w in view.identity.writers if w.rank is not None and not any(s in w.reading.format for s in HOST_SHAPES)}
     out = []
     for event in view.events:
         proc = view.procs.get(progress.key_of(event) or ())
@@ -52,7 +55,7 @@ def annotate(view: View) -> list[Event]:
             extra["foreign"] = True
         if event.kind == Kind.EXITED and proc is not None and proc.ended_by is not None and proc.ended_by.event_id != event.event_id:
             extra["told"] = True
-        if event.rank is None and event.actor not in actors and _outside(event, window):
+        if event.rank is None and event.actor not in actors and event.source not in own and _outside(event, window):
             extra["outside"] = True
         if event.kind in CRASHES and _after_wait(event, view):
             extra["after_wait"] = True
