@@ -29,15 +29,23 @@ PHRASES = (
 def probe(folder: str, patterns: str) -> None:
     """What is measured: scan everything, print `name:line:offset:text` of every hit."""
     from rca.ingest.engines import matcher
+    from rca.ingest.parts import InParts
     from rca.ingest.pool import scan_all
-    from rca.ingest.scan import line_numbers, scan
+    from rca.ingest.scan import Part, line_numbers, merged, scan, search
     from rca.ingest.sources import list_sources, read_range
 
     with open(patterns, "rb") as file:
         literals = file.read().splitlines()
 
     def work(source, engine):
-        hits = [offset for _, offset in scan(source, engine).hits]
+        return show(source, scan(source, engine))
+
+    def join(source, _engine, parts):
+        return show(source, merged([Part(*p) for p in parts]))
+
+    def show(source, result):
+        hits = [offset for _, offset in result.hits]
+        source = source._replace(lines=result.lines)
         found = []
         for offset, line in zip(hits, line_numbers(source, hits) if hits else (), strict=True):
             low = max(0, offset - 4096)
@@ -49,7 +57,7 @@ def probe(folder: str, patterns: str) -> None:
 
     sources = list_sources([folder])
     out = []
-    for source, found in zip(sources, scan_all(sources, work, lambda: matcher(literals)), strict=True):
+    for source, found in zip(sources, scan_all(sources, work, lambda: matcher(literals), in_parts=InParts(lambda *task: tuple(search(*task)), join)), strict=True):
         out += [b"%s:%d:%d:%s\n" % (source.name.encode(), *hit) for hit in dict.fromkeys(found or ())]
     os.write(1, b"".join(out)) if len(out) < 1000 else sys.stdout.buffer.write(b"".join(out))
 

@@ -15,9 +15,10 @@ from typing import Any
 from rca.ingest import excerpt
 from rca.ingest.engines import matcher as make_matcher
 from rca.ingest.line import pieces
+from rca.ingest.parts import InParts
 from rca.ingest.pool import scan_all
 from rca.ingest.reader import Reader
-from rca.ingest.scan import line_numbers, scan
+from rca.ingest.scan import Part, ScanResult, line_numbers, merged, scan, search
 from rca.ingest.signatures import Signature, load
 from rca.ingest.sources import Source, list_sources, read_range
 from rca.model import Event, Reading
@@ -45,9 +46,13 @@ def ingest(paths: list[Path], *, workers: int | None = None, progress: Callable[
     def work(source: Source, engine: Any) -> dict[str, Any]:
         return read_source(source, engine, by_literal, allowance)
 
-    results = scan_all(sources, work, lambda: make_matcher(literals), workers=workers, progress=progress, meanwhile=meanwhile)
+    def join(source: Source, engine: Any, parts: list[Any]) -> dict[str, Any]:
+        return read_scanned(source, merged([p if p[0] == "died" else Part(*p) for p in parts]), by_literal, allowance)
+
+    in_parts = InParts(lambda *task: tuple(search(*task)), join)
+    results = scan_all(sources, work, lambda: make_matcher(literals), in_parts=in_parts, workers=workers, progress=progress, meanwhile=meanwhile)
     readings = [reading(source, result) for source, result in zip(sources, results, strict=True)]
-    return readings, {s.name: s for s in sources}
+    return readings, {s.name: s._replace(lines=r["scan"]["lines"]) if isinstance(r, dict) else s for s, r in zip(sources, results, strict=True)}
 
 
 def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[list[Signature]]]:
@@ -64,7 +69,11 @@ def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[
 
 def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], allowance: int) -> dict[str, Any]:
     """Scan and read one file; the result is plain values that `marshal` takes."""
-    result = scan(source, engine)
+    return read_scanned(source, scan(source, engine), by_literal, allowance)
+
+
+def read_scanned(source: Source, result: ScanResult, by_literal: list[list[Signature]], allowance: int) -> dict[str, Any]:
+    """Read the excerpts of a file that has been scanned."""
     hits = sorted(result.hits, key=lambda h: h[1])
     offsets = [offset for _, offset in hits]
     reader = Reader(source.name)
@@ -76,7 +85,7 @@ def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], 
         for start, end in excerpt.regions(size, offsets, allowance):
             _read_region(source, reader, start, end, size, hits, offsets, by_literal)
     out = reader.finish()
-    out["scan"] = {"consumed": result.consumed, "truncated": result.truncated}
+    out["scan"] = {"consumed": result.consumed, "truncated": result.truncated, "lines": result.lines}
     if out["shape"] == "plain" and reader.shapes.get("error_json"):
         out["shape"] = "error_json"
     return out

@@ -36,6 +36,7 @@ class Source(NamedTuple):
     size: int  # bytes on disk; 0 for what is no regular file
     compression: str | None = None  # "gz", "zst", "xz" or "utf16", by content
     reason: str | None = None  # why it is skipped; None if it is to be read
+    lines: tuple[tuple[int, int], ...] = ()  # (offset, newlines before it) as far as scanning has counted them, ascending
 
 
 def list_sources(paths: Iterable[str | os.PathLike[str]]) -> list[Source]:

@@ -69,9 +69,9 @@ class Nothing:
 class Plain:
     """A file as it lies on disk. Holes are jumped over, not read: a sparse terabyte costs nothing."""
 
-    def __init__(self, fd: int, status: os.stat_result, size: int) -> None:
+    def __init__(self, fd: int, status: os.stat_result, size: int, start: int = 0) -> None:
         self._fd, self._size = fd, size
-        self.position = self.consumed = 0
+        self.position, self.consumed = start, 0
         self.truncated: str | None = None
         sparse = status.st_blocks * 512 < min(size, status.st_size) and hasattr(os, "SEEK_DATA")
         self._data_end = 0 if sparse else size
@@ -369,5 +369,13 @@ def open_stream(source: Source) -> Stream:
         return Decoded(window(source))
     try:
         return Plain(*open_regular(source.path), source.size)
+    except OSError as error:
+        return Nothing(f"unreadable: {why(error)}")
+
+
+def open_range(source: Source, start: int, end: int) -> Stream:
+    """Open a part of a plain source; positions remain those of the file."""
+    try:
+        return Plain(*open_regular(source.path), min(end, source.size), start)
     except OSError as error:
         return Nothing(f"unreadable: {why(error)}")

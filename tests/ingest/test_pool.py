@@ -26,7 +26,7 @@ def fill(folder, count):
 def work(source, engine):
     """The usual piece of work: scan, give plain values."""
     result = scan(source, engine)
-    return {"name": source.name, "hits": result.hits, "tail": result.tail}
+    return {"name": source.name, "hits": result.hits, "size": result.decoded_size}
 
 
 @pytest.mark.parametrize("workers", [2, 3, 8])
@@ -145,7 +145,8 @@ def test_many_small_files(tmp_path):
 def test_batches_are_even_and_largest_first():
     """Large files go out alone and first; small ones travel together; nothing is lost."""
     sources = [Source("", str(i), size) for i, size in enumerate([1, 50 << 20, 1, 10 << 20] + [1] * 2000)]
-    order, batches = pool._batches(sources, list(range(len(sources))), 2)
+    tasks, batches = pool._batches(sources, list(range(len(sources))), 2)
+    order = [index for index, _ in tasks]
     assert order[:2] == [1, 3] and sorted(order) == list(range(len(sources)))
     assert batches[:2] == [(0, 1), (1, 2)]
     assert batches[-1][1] == len(sources) and all(a[1] == b[0] for a, b in pairwise(batches))
