@@ -32,8 +32,8 @@ check: $(TEST_STAMP)  ## the quick part of `make test`
 docs: $(STAMP)  ## the generated pages
 	$(BIN)/rca rules list --markdown > docs/rules.md
 
-bench: $(TEST_STAMP)  ## scan speed against ripgrep on a generated corpus
-	$(BIN)/python bench/scan.py
+bench: $(TEST_STAMP)  ## speed and memory against ripgrep, with the bars
+	$(BIN)/python bench/run.py
 
 CASES ?= ../shared/cases/faultlab
 score: $(STAMP)  ## accuracy on labelled cases: make score CASES=DIR
