@@ -13,6 +13,7 @@ from rca.report.safe import safe_lines, safe_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 WIDTH = 80  # columns, where the terminal does not say
 LEAST_WIDTH = 40  # columns; below this the labels leave no room
@@ -45,13 +46,14 @@ class _Page:
     """Rows of styled text under a hanging label. All text passes `safe_text` here."""
 
     def __init__(self, width: int, color: bool) -> None:
-        from rich.console import Console
-
         self.width, self.file = width, io.StringIO()
-        self.console: Console = Console(
-            file=self.file, width=width, force_terminal=color, no_color=not color, color_system="standard" if color else None,
-            markup=False, highlight=False, emoji=False, legacy_windows=False, _environ={},
-        )  # fmt: skip
+        self.console: Console | None = None  # only colours need one, and it takes long to import
+        if color:
+            from rich.console import Console
+
+            self.console = Console(
+                file=self.file, width=width, force_terminal=True, color_system="standard", markup=False, highlight=False, emoji=False, legacy_windows=False, _environ={}
+            )
 
     def row(self, label: str, *parts: str | tuple[str, str], indent: int = LABEL) -> None:
         """Print `parts` (text or (text, style)) wrapped to the page, the label in the margin."""
@@ -61,11 +63,11 @@ class _Page:
         for part in parts:
             words, style = part if isinstance(part, tuple) else (part, "")
             text.append(_shown(words), style)
-        for number, line in enumerate(list(text.wrap(self.console, self.width - indent, overflow="fold")) or [Text("")]):
+        for number, line in enumerate(list(text.wrap(self.console, self.width - indent, overflow="fold")) or [Text("")]):  # type: ignore[arg-type]
             line.rstrip()
             margin = Text(_shown(label) if number == 0 else "", "bold")
             margin.append(" " * max(0, indent - margin.cell_len))
-            self.console.print(margin + line, soft_wrap=True)
+            self._print(margin + line)
 
     def quote(self, line: str, rows: int = MOST_ROWS) -> None:
         """Print the beginning of a raw log line, each row set off with a bar."""
@@ -76,10 +78,16 @@ class _Page:
         text = Text(_shown(line).strip())
         text.truncate(room * rows - rows, overflow="ellipsis")  # a wide character may leave one cell of each row empty
         for piece in chop_cells(text.plain, room):
-            self.console.print(Text(BAR, "dim") + Text(piece), soft_wrap=True)
+            self._print(Text(BAR, "dim") + Text(piece))
 
     def gap(self) -> None:
-        self.console.print()
+        self.file.write("\n")
+
+    def _print(self, line: Text) -> None:
+        if self.console:
+            self.console.print(line, soft_wrap=True)
+        else:
+            self.file.write(f"{line.plain}\n")
 
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.file.getvalue().split("\n"))
