@@ -37,9 +37,11 @@ class Clock:
             return None
         if ns < YEAR_STATED_NS:
             ns = self._with_year(ns)
-        if not zoned:
-            ns -= self.zone_ns
-        return ns - self.offsets.get(host or "", (0, 0))[0]
+        return ns - self.shift(host, zoned)
+
+    def shift(self, host: str | None, zoned: bool) -> int:
+        """What to take from a time with a year to make it common time: for loops over many times of one file."""
+        return (0 if zoned else self.zone_ns) + self.offsets.get(host or "", (0, 0))[0]
 
     def _with_year(self, ns: int) -> int:
         """The stated year that brings a date nearest to the middle of the run; without one the placeholder stays."""
@@ -83,13 +85,15 @@ def _zone(events: list[Event]) -> int:
 
 def _offsets(identity: Identity, clock: Clock) -> dict[str, tuple[int, int]]:
     """Offset and error of every host's clock against the reference host (the one of the lowest rank)."""
+    shift = clock.shift(None, False)
     ends: dict[str, dict[int, int]] = {}  # per host: when the first of its ranks ended a step
     for writer in identity.writers:
-        marks = [m for m in writer.info["steps"] if m[0] and m[1] is not None] if writer.host and writer.rank is not None else []
-        for mark in marks:
-            ended, ns = ends.setdefault(writer.host or "", {}), clock.resolve(mark[0], None, False)
-            if ns is not None and ns < ended.get(mark[1], LATEST_NS):
-                ended[mark[1]] = ns
+        marks = [(m[0], m[1]) for m in writer.info["steps"] if m[0] and m[1] is not None] if writer.host and writer.rank is not None else []
+        ended = ends.setdefault(writer.host or "", {}) if marks else {}
+        for stated, step in marks:
+            ns = stated - shift if stated >= YEAR_STATED_NS else clock.resolve(stated, None, False)
+            if ns is not None and ns < ended.get(step, LATEST_NS):
+                ended[step] = ns
     if len(ends) < 2:
         return {}
     reference = min((w.rank, w.host) for w in identity.writers if w.rank is not None and w.host in ends)[1]

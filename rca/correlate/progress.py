@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from rca.correlate.clock import Clock
+from rca.correlate.clock import YEAR_STATED_NS, Clock
 from rca.correlate.identity import Identity, Writer
 from rca.model import Event, Record
 from rca.taxonomy import QUIET_KINDS, Kind
@@ -105,19 +105,14 @@ def _take(proc: Proc, writer: Writer, clock: Clock) -> None:
     proc.local_rank = proc.local_rank if proc.local_rank is not None else writer.local_rank
     if writer.pid:
         proc.pids.add(writer.pid)
-    for mark in (info["first"], *info["steps"], info["last"]):
-        if not mark:
-            continue
-        ns = clock.resolve(mark[0], writer.host, bool(writer.reading.facts.get("zoned")))
-        if ns is not None:
-            proc.first_ns = ns if proc.first_ns is None else min(proc.first_ns, ns)
-            if proc.last_ns is None or ns >= proc.last_ns:
-                proc.last_ns = ns
-        if mark[1] is not None:
-            if proc.last_step is None or mark[1] > proc.last_step:
-                proc.last_step = mark[1]
-            if ns is not None:
-                proc.steps.append((mark[1], ns))
+    zoned = bool(writer.reading.facts.get("zoned"))
+    shift = clock.shift(writer.host, zoned)
+    marks = [(m[1], m[0]) for m in (info["first"], *info["steps"], info["last"]) if m]
+    timed = [(step, ns - shift if ns is not None and ns >= YEAR_STATED_NS else clock.resolve(ns, writer.host, zoned)) for step, ns in marks]
+    times = [ns for _, ns in timed if ns is not None] + [ns for ns in (proc.first_ns, proc.last_ns) if ns is not None]
+    proc.first_ns, proc.last_ns = min(times, default=None), max(times, default=None)
+    proc.last_step = max((step for step in (proc.last_step, *(step for step, _ in marks)) if step is not None), default=None)
+    proc.steps += [(step, ns) for step, ns in timed if step is not None and ns is not None]
     last = info["last"]
     if last and (proc.last is None or info["lines"] >= proc.lines):
         proc.lines = max(proc.lines, info["lines"])
