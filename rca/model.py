@@ -168,7 +168,7 @@ class Run:
     missing: tuple[Missing, ...]
     notes: tuple[tuple[str, Event | None], ...]
     coverage: frozenset[tuple[str, str | None]]  # (what could have been seen, host or None)
-    outcome: str  # "finished", "failed", "cut", "unknown": how the last attempt ended
+    outcome: str  # "finished", "failed", "cut", "goes_on", "unknown": how the last attempt ended
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rca.correlate import address, progress
+from rca.correlate import address, progress, pulse
 from rca.correlate.edges import host as host_edges
 from rca.correlate.edges import rpc
 from rca.correlate.exits import SIGABRT
@@ -24,6 +24,10 @@ DATED_NS = 94_694_400 * 10**9
 ZONES = 14  # hours that zones differ from UTC at most
 #: Faults that may end by themselves, and what says so.
 PAIRED = {Kind.LINK_DOWN: (Kind.LINK_UP,), Kind.STORAGE_HANG: (Kind.RETRIED,)}
+#: What the kernel or the driver says of a process that it names.
+OF_A_PROCESS = frozenset({Kind.DEVICE_ILLEGAL_ACCESS, Kind.DEVICE_ERROR, Kind.DEVICE_FAULT_ECHO, Kind.FATAL_SIGNAL})
+#: Ends of the whole job are not survived by the steps of what was started after them.
+NOT_OVER = frozenset({Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP, Kind.SCHEDULER_TIME_LIMIT, Kind.EXITED, Kind.AGENT_REPORT, Kind.HOST_DOWN})
 CRASHES = frozenset({Kind.NATIVE_ABORT, Kind.FATAL_SIGNAL})
 WAITED_OR_LOST = frozenset({Kind.COLLECTIVE_TIMEOUT, Kind.WATCHDOG_STUCK, Kind.PEER_LOST, Kind.STORE_LOST, Kind.STORE_TIMEOUT})
 NEAR_BYTES = 16 << 10  # a console holds the report of a wait, with its frames, this near to the crash that it ends in
@@ -43,6 +47,7 @@ def annotate(view: View) -> list[Event]:
     actors = {p.actor for p in view.procs.values() if p.actor}
     # What the scheduler writes into the job's own output is about this job, whatever its clock says.
     own = {w.source for w in view.identity.writers if w.rank is not None and not any(s in w.reading.format for s in HOST_SHAPES)}
+    beats = pulse.beats(view)
     out = []
     for event in view.events:
         proc = view.procs.get(progress.key_of(event) or ())
@@ -51,7 +56,9 @@ def annotate(view: View) -> list[Event]:
         # A process outlives its helper threads by nature: that it wrote on says nothing about what the thread was needed for.
         if proc is not None and event.source is not None and not (ended or event.attrs.get("thread")) and progress.lived_on(event, proc):
             extra["lived_on"] = True
-        if event.kind == Kind.KILLED_BY_KERNEL and host_edges.foreign(event, view) is True:
+        if proc is None and event.source is not None and event.kind not in NOT_OVER and pulse.steps_after(event, beats, view) >= pulse.ENOUGH:
+            extra["lived_on"] = True
+        if (event.kind == Kind.KILLED_BY_KERNEL or (event.kind in OF_A_PROCESS and event.attrs.get("name"))) and host_edges.foreign(event, view) is True:
             extra["foreign"] = True
         if event.kind == Kind.EXITED and proc is not None and proc.ended_by is not None and proc.ended_by.event_id != event.event_id:
             extra["told"] = True

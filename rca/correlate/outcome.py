@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from rca.correlate import pulse
 from rca.correlate.progress import NOT_TERMINAL, OF_TOTAL, key_of, lived_on
 from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
 
+#: Marks of events that did not bring the run down.
+SURVIVED = ("lived_on", "foreign", "outside", "recovered")
+#: What a healthy run prints, at its end too; an alarm is anything else that a signature knows.
+MARKERS = frozenset({Kind.LEAK_WARNING, Kind.STARTED, Kind.FINISHED, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED, Kind.LOADED})
 FAILURES = frozenset({Kind.AGENT_REPORT, Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP, Kind.SCHEDULER_TIME_LIMIT})
 
 
 def how(view: View) -> str:
-    """`finished`, `failed`, `cut` or `unknown`, judged by the last attempt."""
+    """`finished`, `failed`, `cut`, `goes_on` or `unknown`, judged by the last attempt."""
     last = view.attempt(view.identity.attempts - 1)
     finished = [p for p in last if p.finished]
     ended = [p for p in last if p.ended_by is not None]
@@ -27,10 +32,27 @@ def how(view: View) -> str:
         return "finished"
     if view.of(Kind.CUT_SHORT):
         return "cut"
-    errors = [e for e in view.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal")]
+    errors = [e for e in view.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal") and not any(e.attrs.get(k) for k in SURVIVED)]
     if bad_exit or ended or errors or any(e.kind in FAILURES for e in view.events):
         return "failed"
-    return "unknown"
+    return "goes_on" if _goes_on(view) else "unknown"
+
+
+def _goes_on(view: View) -> bool:
+    """Whether something alarming was said, and the steps that follow show that the run went on after all of it.
+
+    What was corrected or repeated with success needs one step, in whatever file; a device's own note that it corrected something, none.
+    """
+    alarms = [e for e in view.events if e.source is not None and e.kind not in MARKERS and not e.attrs.get("foreign")]
+    beats = pulse.beats(view)
+
+    def over(event: Event) -> bool:
+        if event.kind in QUIET_KINDS or event.attrs.get("recovered"):
+            return bool(pulse.steps_after(event, beats, view)) or (len(beats) >= pulse.ENOUGH and all(b.source != event.source for b in beats))
+        return pulse.steps_after(event, beats, view) >= pulse.ENOUGH
+
+    noted = any(e.kind == Kind.DEVICE_NOTICE for e in view.events)
+    return (bool(alarms) and all(map(over, alarms))) or (noted and not beats and all(e.kind in QUIET_KINDS for e in alarms))
 
 
 def _torn_down(view: View) -> bool:

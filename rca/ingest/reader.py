@@ -15,6 +15,7 @@ from rca.ingest.blocks.traceback import IGNORED, START, Raised, Traceback
 from rca.ingest.fields import fields_of
 from rca.ingest.formats import progress
 from rca.ingest.line import Line, parse
+from rca.ingest.rhythm import Rhythm
 from rca.ingest.signatures import Signature, best, framed
 from rca.ingest.stages import stage_of
 from rca.taxonomy import VICTIM_KINDS, Kind
@@ -41,18 +42,21 @@ METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per ite
 THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
 STAGE_OF_KIND = {Kind.SAVE_STARTED: "save", Kind.LOAD_STARTED: "load"}
 ENDS_STAGE = {Kind.SAVED: "save", Kind.LOADED: "load"}
+LOUD = ("warning", "error", "critical")
+NO_RHYTHM = ("kernel", "dmesg", "klog")  # counters of the kernel are not steps
 LEVELS = {"error": "error", "critical": "fatal", "fatal": "fatal"}
 
 
 class Stream:
     """What is known about one writer at the current line."""
 
-    __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "ranks", "raw", "said_stage", "seen", "seq", "stage", "stamp", "step")
+    __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "ranks", "raw", "rhythm", "said_stage", "seen", "seq", "stage", "stamp", "step")
 
     def __init__(self) -> None:
         self.rank = self.local_rank = self.host = self.pid = self.actor = None
         self.stage = self.step = self.stamp = self.first = self.last = None
         self.said_stage = False
+        self.rhythm = Rhythm()
         self.block: Any = None
         self.heading: Any = None
         self.lines: list[tuple] = []
@@ -67,7 +71,7 @@ class Reader:
     """Reads the lines of one file in order; `finish` returns its events, marks, samples and facts as plain values.
 
     A mark is a sign of life, `(ns, step, stage, line, offset, text, number of the line in its stream)`; of the `steps` all but the last
-    are cut to `(ns, step)`.
+    are cut to `(ns, step, offset)`.
     """
 
     def __init__(self, name: str) -> None:
@@ -115,6 +119,8 @@ class Reader:
         low = text.lower()
         if step is None and progress.has_metric(low) and (step := progress.counted(text)) is not None:
             line = line._replace(step=step)
+        if step is None and not hits and "." in text and line.level not in LOUD and line.shape not in NO_RHYTHM and not counters.may_hold(low):
+            step = stream.rhythm.beat(text)
         if rank is None and key == "" and text[:1] in progress.WRITERS and (rank := progress.writer(text)) is not None:
             line = line._replace(rank=rank)
         if rank is not None:
@@ -374,7 +380,7 @@ class Reader:
         streams = {
             key: {
                 "rank": s.rank, "local_rank": s.local_rank, "host": s.host, "pid": s.pid, "actor": s.actor, "facts": s.facts,
-                "first": s.first, "last": s.last, "steps": [*(m[:2] for m in s.lines[:-1]), *s.lines[-1:]], "lines": s.seq, "stage": s.stage,
+                "first": s.first, "last": s.last, "steps": [*((m[0], m[1], m[4]) for m in s.lines[:-1]), *s.lines[-1:]], "lines": s.seq, "stage": s.stage,
             }
             for key, s in self.streams.items()
         }  # fmt: skip

@@ -65,7 +65,10 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: nx.DiGraph | None) -> Verdic
     hypotheses = tuple(_hypothesis(m, logit, why, run, graph, share / total) for (m, logit, why), share in zip(ordered, shares, strict=True))
     shown = tuple(h for h in hypotheses[:SHOWN] if h.confidence >= 0.01) or hypotheses[:1]
     rest = 1.0 - sum(h.confidence for h in shown)
-    if not shown or shown[0].confidence < FAILED_FROM:
+    undecided_yet = not shown or shown[0].confidence < FAILED_FROM
+    if undecided_yet and run.outcome == "goes_on":
+        return Verdict("healthy", (), 0.0, "Nothing failed in what is here: the run goes on after everything that these files complain of.")
+    if undecided_yet:
         said, lack = undecided(run, shown)
         return Verdict("inconclusive", shown, round(rest, 6), said, lack)
     return Verdict("failed", shown, round(rest, 6), f"{shown[0].summary}")

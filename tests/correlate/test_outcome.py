@@ -59,3 +59,23 @@ def test_peers_that_leave_after_the_last_step_are_teardown(tmp_path: Path) -> No
     assert run_of(tmp_path / "a", {"train.log": steps + TEARDOWN + "训练结束 | 9 步\n"}).outcome == "finished"
     assert run_of(tmp_path / "b", {"train.log": steps.replace("/9", "/90") + TEARDOWN + "训练结束 | 9 步\n"}).outcome == "failed"
     assert run_of(tmp_path / "c", {"train.log": steps + TEARDOWN}).outcome == "failed"
+
+
+KERNEL = "Nov 20 12:00:02 node-1 kernel: NVRM: Xid (PCI:0000:3a:00): {xid}, pid={pid}, name={name}, {what}\n"
+
+
+def test_steps_after_every_alarm_show_a_run_that_goes_on(tmp_path: Path) -> None:
+    """A retry, a corrected row, another program's crash: training went on after all of them."""
+    retried = "2026-11-20 12:00:02,500 WARNING train: request to 10.29.150.89:30000 succeeded on retry\n"
+    lines = STEPS.splitlines(keepends=True)
+    noted = KERNEL.format(xid=63, pid="'<unknown>'", name="<unknown>", what="Row Remapper: New row marked for remapping, reset gpu to activate.")
+    other = KERNEL.format(xid=13, pid=9912, name="qmd_md", what="Graphics SM Warp Exception on (GPC 1, TPC 4, SM 1): Out Of Range Address")
+    assert run_of(tmp_path / "a", {"train.log": "".join(lines[:2]) + retried + "".join(lines[2:])}).outcome == "goes_on"
+    assert run_of(tmp_path / "b", {"train.log": STEPS, "dmesg.log": noted + other}).outcome == "goes_on"
+    assert run_of(tmp_path / "c", {"train.log": STEPS}).outcome == "unknown"  # nothing alarming: it may hang right after
+
+
+def test_error_that_no_step_follows_is_a_failure(tmp_path: Path) -> None:
+    """What stands last was not survived."""
+    last = "2026-11-20 12:00:09,500 ERROR train: nfs: server filer7 not responding, still trying\n"
+    assert run_of(tmp_path, {"train.log": STEPS + last}).outcome == "failed"

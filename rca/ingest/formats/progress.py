@@ -79,7 +79,9 @@ def lead(text: str) -> int | None:
 
 METRICS = re.compile(r"loss|grad|\btok|it/s|s/it|samples/s", re.I)
 WRITERS = frozenset(("R", "w", "r", "p", "g"))  # first letters of what `writer` takes
-COUNTED = re.compile(r"(?:^|[\s|\[(])(?:global[_ ]?)?(?:step|iter(?:ation)?|it|batch|update)s?[\s=:#]{1,12}(\d{1,10})(?![\d.])", re.I | re.ASCII)
+COUNTED = re.compile(r"(?:^|[\s|\[(])(?:global[_ ]?)?(?:step|iter(?:ation)?|it|batch|ba|update|seq)s?[\s=:#]{1,12}(\d{1,10})(?![\d.])", re.I | re.ASCII)
+#: What a program counts that makes no finer count.
+EPOCHS = re.compile(r"(?:^|[\s|\[(])(?:epoch|ep|round|episode)s?[\s=:#\[(]{1,12}(\d{1,7})(?![\d.])", re.I | re.ASCII)
 WRITER = re.compile(r"(?:R(\d{1,5})|(?:worker|rank|proc|gpu)[ _]?(\d{1,5})/\d{1,5}|rank[ _]?(\d{1,5}):)\s", re.ASCII)
 
 
@@ -93,10 +95,12 @@ def counted(text: str) -> int | None:
 
     >>> counted("it    3/25 | loss 1.36"), counted("R0 batch 40: loss=1.3"), counted("lr at step 3 of warm-up")
     (3, 40, None)
+    >>> counted("ep 11 | it 2000/5004 | loss 0.77"), counted("epoch 20 | train loss 0.413 | val 61.00")
+    (2000, 20)
     """
     if not METRICS.search(text, 0, HEAD):
         return None
-    match = COUNTED.search(text, 0, HEAD)
+    match = COUNTED.search(text, 0, HEAD) or EPOCHS.search(text, 0, HEAD)
     return int(match[1]) if match else None
 
 
