@@ -115,6 +115,7 @@ class Kind(StrEnum):
     ADDRESS_IN_USE = "address.in_use"  # a port is taken
     ADDRESS_UNRESOLVED = "address.unresolved"  # a host name does not resolve
     ADDRESS_LOOPBACK = "address.loopback"  # a process bound or advertised the wrong interface
+    NET_MISCONFIGURED = "net.misconfigured"  # no such interface, device, GID or provider as the settings ask for
     MESH_FAILED = "mesh.failed"  # the full mesh of connections could not be built
     # Network hardware
     LINK_DOWN = "link.down"
@@ -134,6 +135,7 @@ class Kind(StrEnum):
     DEVICE_ASSERT = "device.assert"
     DEVICE_ILLEGAL_ACCESS = "device.illegal_access"
     DEVICE_IPC = "device.ipc_failed"
+    WRONG_RESULT = "device.wrong_result"  # a computation, run again or on a replica, gave something else
     DEVICE_ERROR = "device.error"  # an asynchronous CUDA error without more detail
     DRIVER_MISMATCH = "driver.mismatch"
     # Storage
