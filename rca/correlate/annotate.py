@@ -35,7 +35,7 @@ NON_FINITE = re.compile(r"[+-]?(?:nan|inf)", re.I)
 #: Before any step is made: what these report is the start-up, whatever the log says of stages.
 START_UP = frozenset({
     Kind.RENDEZVOUS_TIMEOUT, Kind.RENDEZVOUS_UNREACHABLE, Kind.RENDEZVOUS_REFUSED, Kind.ADDRESS_IN_USE, Kind.ADDRESS_UNRESOLVED,
-    Kind.ADDRESS_LOOPBACK, Kind.MESH_FAILED, Kind.BAD_ARGUMENT, Kind.IMPORT_FAILED,
+    Kind.ADDRESS_LOOPBACK, Kind.NET_MISCONFIGURED, Kind.MESH_FAILED, Kind.BAD_ARGUMENT, Kind.IMPORT_FAILED,
 })  # fmt: skip
 ROLE_STAGE = {"rollout": "rollout", "reference": "reference"}
 
