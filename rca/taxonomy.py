@@ -169,6 +169,8 @@ class Kind(StrEnum):
     # Software
     FRAMEWORK_ERROR = "framework.internal_error"  # a framework's own state is broken, as it says itself
     NON_FINITE = "numeric.non_finite"
+    LOSS_ROSE = "numeric.loss_rose"  # derived: the loss rose and stayed
+    LOSS_SPIKE = "numeric.loss_spike"  # derived: the loss jumped and came back by itself
     SHAPE_MISMATCH = "data.shape_mismatch"
     IMPORT_FAILED = "import.failed"
     BAD_ARGUMENT = "argument.invalid"
@@ -198,6 +200,7 @@ class Kind(StrEnum):
     ALL_WAITED = "collective.all_waited"  # every rank timed out: nobody is missing
     CUT_SHORT = "run.cut_short"  # every log ends in the middle at once
     STEPS_SLOWED = "steps.slowed"
+    RANK_SLOW = "rank.slow"  # one rank needs longer than the others
 
 
 #: What a healthy process says because another one died: never a cause by itself.
@@ -211,5 +214,5 @@ VICTIM_KINDS = frozenset({
 #: Kinds that say nothing went wrong; they mark progress and are never evidence of failure.
 QUIET_KINDS = frozenset({
     Kind.STARTED, Kind.FINISHED, Kind.RETRIED, Kind.STACK_DUMP, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED,
-    Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE, Kind.SHM_ROOM,
+    Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE, Kind.SHM_ROOM, Kind.LOSS_SPIKE,
 })  # fmt: skip

@@ -35,7 +35,7 @@ def how(view: View) -> str:
     errors = [e for e in view.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal") and not any(e.attrs.get(k) for k in SURVIVED)]
     if bad_exit or ended or errors or any(e.kind in FAILURES for e in view.events):
         return "failed"
-    return "goes_on" if _goes_on(view) else "unknown"
+    return "goes_on" if _goes_on(view) or (view.of(Kind.LOSS_SPIKE) and _metrics_alone(view)) else "unknown"
 
 
 def _goes_on(view: View) -> bool:
@@ -53,6 +53,13 @@ def _goes_on(view: View) -> bool:
 
     noted = any(e.kind == Kind.DEVICE_NOTICE for e in view.events)
     return (bool(alarms) and all(map(over, alarms))) or (noted and not beats and all(e.kind in QUIET_KINDS for e in alarms))
+
+
+def _metrics_alone(view: View) -> bool:
+    """Whether the material is nothing but lines of training metrics: somebody asks about their course, not about the end of a run."""
+    infos = [w.info for w in view.identity.writers if w.info["lines"]]
+    steps, lines = sum(len(i["steps"]) for i in infos), sum(i["lines"] for i in infos)
+    return bool(lines) and steps * 5 >= lines * 4 and all(e.kind in QUIET_KINDS for e in view.events)
 
 
 def _torn_down(view: View) -> bool:
@@ -90,6 +97,7 @@ def notes(view: View) -> tuple[tuple[str, Event | None], ...]:
         found.append((f"{sum(e.count for e in retried)} retry or fallback message(s); the job went on", retried[0]))
     if view.identity.attempts > 1:
         found.append((f"the launcher restarted the job: {view.identity.attempts} attempts", None))
+    found += [(f"{event.text}: such spikes are usual and no failure", event) for event in view.of(Kind.LOSS_SPIKE)]
     for event in view.of(Kind.DEVICE_NOTICE, Kind.DEVICE_FAULT_ECHO, Kind.LINK_DOWN):
         found.append((f"{event.kind}: {event.text[:120]}", event if event.source else None))
     for event in view.events:

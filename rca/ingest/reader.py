@@ -16,6 +16,7 @@ from rca.ingest.fields import fields_of
 from rca.ingest.formats import progress
 from rca.ingest.line import Line, parse
 from rca.ingest.rhythm import Rhythm
+from rca.ingest.series import Series
 from rca.ingest.signatures import Signature, best, framed
 from rca.ingest.stages import stage_of
 from rca.taxonomy import VICTIM_KINDS, Kind
@@ -50,7 +51,7 @@ LEVELS = {"error": "error", "critical": "fatal", "fatal": "fatal"}
 class Stream:
     """What is known about one writer at the current line."""
 
-    __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "ranks", "raw", "rhythm", "said_stage", "seen", "seq", "stage", "stamp", "step")
+    __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "ranks", "raw", "rhythm", "said_stage", "seen", "seq", "series", "stage", "stamp", "step")
 
     def __init__(self) -> None:
         self.rank = self.local_rank = self.host = self.pid = self.actor = None
@@ -63,6 +64,7 @@ class Stream:
         self.raw: list[tuple] = []
         self.facts: dict[str, Any] = {}
         self.seq = self.seen = 0
+        self.series = Series()
         self.ranks: set[int] = set()
         self.child_rank: int | None = None  # of the last prefixed line: a C++ abort has no prefix of its own
 
@@ -117,7 +119,8 @@ class Reader:
         # Every line of a healthy excerpt comes by here: what is looked for is first asked for by a substring, which costs a tenth of a regex.
         text, stamp, _, rank, local_rank, host, pid, actor, stage, step, key, _, prefixed, logger, _ = line
         low = text.lower()
-        if step is None and progress.has_metric(low) and (step := progress.counted(text)) is not None:
+        metric = progress.has_metric(low)
+        if step is None and metric and (step := progress.counted(text)) is not None:
             line = line._replace(step=step)
         if step is None and not hits and "." in text and line.level not in LOUD and line.shape not in NO_RHYTHM and not counters.may_hold(low):
             step = stream.rhythm.beat(text)
@@ -157,6 +160,8 @@ class Reader:
             if step is not None and (not stream.lines or stream.lines[-1][1] != step):
                 stream.lines.append(mark)
             stream.last = mark
+        if metric and (step is not None or "loss" in low):
+            stream.series.add((step, stream.stamp.ns if stamp else None, rank if rank is not None else stream.rank, *at))
         if stream.seq <= FACT_LINES:
             self._introduction(stream, text, low, hits)
         if counters.may_hold(low):
@@ -380,7 +385,7 @@ class Reader:
         streams = {
             key: {
                 "rank": s.rank, "local_rank": s.local_rank, "host": s.host, "pid": s.pid, "actor": s.actor, "facts": s.facts,
-                "first": s.first, "last": s.last, "steps": [*((m[0], m[1], m[4]) for m in s.lines[:-1]), *s.lines[-1:]], "lines": s.seq, "stage": s.stage,
+                "first": s.first, "last": s.last, "steps": [*((m[0], m[1], m[4]) for m in s.lines[:-1]), *s.lines[-1:]], "lines": s.seq, "stage": s.stage, "series": s.series.finish(),
             }
             for key, s in self.streams.items()
         }  # fmt: skip
