@@ -69,7 +69,7 @@ def interpret(events: list[Event]) -> list[Event]:
 def claim(events: list[Event]) -> list[Event]:
     """Give a traceback of nobody, on a console that several ranks share, to the only child that ended by itself with an exception."""
     ended = {e.rank for e in events if e.kind == Kind.EXITED and e.attrs.get("exitcode") == 1 and not e.attrs.get("by_agent")}
-    told = {e.rank for e in events if e.attrs.get("traceback")}
+    told = {e.rank for e in events if e.attrs.get("traceback") is True}
     free = ended - told - {None}
     if len(free) != 1:
         return events

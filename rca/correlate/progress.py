@@ -148,7 +148,7 @@ def _ending(proc: Proc) -> None:
     own_end = proc.exit is not None and proc.exit.attrs.get("exitcode") and not proc.exit.attrs.get("by_agent")
     if own_end and not errors:
         # It did end by itself and badly: what it wrote after its traceback was only its own clean-up.
-        errors = [e for e in proc.events if e.attrs.get("traceback") and e.severity in ("error", "fatal")][-1:]
+        errors = [e for e in proc.events if e.attrs.get("traceback") is True and e.severity in ("error", "fatal")][-1:]
     if deadly and all(e.kind == Kind.NATIVE_ABORT for e in deadly):
         # The watchdog takes its process down: the abort is how a rank ends that had waited, not why.
         deadly = [e for e in proc.events if e.kind in WAITED or e.kind == Kind.PEER_LOST][-1:] or deadly
