@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rca.ingest import generic
 from rca.ingest.blocks import child_failed, counters, pyspy, stacks
 from rca.ingest.blocks.traceback import IGNORED, START, Raised, Traceback
 from rca.ingest.fields import fields_of
@@ -25,6 +26,7 @@ TEXT_CUT = 2000  # characters of a message that an event keeps
 RAW_CUT = 600  # characters of the raw line that travel with an event, more than a report cites
 FACT_LINES = 60  # a process says who it is in its first lines
 MARK_CUT = 200
+FELT_MAX = 200  # events of one file that rest on plain words: more tell nothing new
 #: Name, words of which a line must hold one, pattern.
 FACTS = (
     ("host", ("host", "node_name", "nodename"), re.compile(r"\b(?:hostname|host|node_name|nodename)\s*[=:]\s*'?([A-Za-z][\w.-]*)")),
@@ -83,7 +85,7 @@ class Reader:
         self.samples: list[tuple] = []
         self.shapes: dict[str, int] = {}
         self.zoned = False
-        self.parsed = self.damaged = 0
+        self.parsed = self.damaged = self.felt = 0
 
     # -- one line ---------------------------------------------------------------------------------------------------
 
@@ -225,11 +227,23 @@ class Reader:
             # The head of its traceback was cut off or never printed; the last line still says what was raised.
             name = bare[1].rsplit(".", 1)[-1]
             attrs = {"exception": name, "traceback": True, "bare": True, "inherited": not line.prefixed, "frames": []}
-            self._emit(stream, Kind.PEER_LOST if name in TRANSPORT_ERRORS else Kind.EXCEPTION, text[:TEXT_CUT], "error", at, attrs=attrs)
+            kind, felt = (Kind.PEER_LOST, {}) if name in TRANSPORT_ERRORS else self._felt(generic.meaning(text, "error"), Kind.EXCEPTION)
+            self._emit(stream, kind, text[:TEXT_CUT], "error", at, attrs=attrs | felt)
             return
-        if line.level in LEVELS:
-            self._emit(stream, Kind.LOGGED_ERROR, text, LEVELS[line.level], at)
+        severity = LEVELS.get(line.level or "")
+        kind, felt = self._felt(generic.sense(line, at[2]), Kind.LOGGED_ERROR)
+        if felt or severity:
+            attrs = felt and {**felt, "inherited": not line.prefixed}
+            self._emit(stream, kind, text[:TEXT_CUT] if felt else text, severity or ("error" if line.level is None else "warning"), at, attrs=attrs)
+        if severity:
             stream.heading = (text, at)
+
+    def _felt(self, sense: generic.Sense | None, otherwise: Kind) -> tuple[Kind, dict[str, int]]:
+        """The kind that plain words give to what no signature knows, and the mark that it is no more than that."""
+        if sense is None or self.felt >= FELT_MAX:
+            return otherwise, {}
+        self.felt += 1
+        return Kind(sense.kind), {"generic": sense.tier}
 
     def _continues(self, stream: Stream, line: Line, at: tuple, found: list[Signature]) -> bool:
         block = stream.block
@@ -328,12 +342,16 @@ class Reader:
             kind = Kind.PEER_LOST  # torch's own names for "the connection to somebody else broke"
         if kind in (Kind.DEVICE_ERROR, Kind.EXCEPTION) and "CUDA error: invalid" in chosen.text and any(SHARES.search(f.function) for r in chain for f in r.frames):
             kind = Kind.DEVICE_IPC
+        felt: dict[str, int] = {}
+        if kind is Kind.EXCEPTION and (sensed := [(r, s) for r in ranked if (s := generic.meaning(r.text, "error"))]):
+            chosen, sense = next(((r, s) for r, s in sensed if s.kind not in VICTIM_KINDS), sensed[0])
+            kind, felt = self._felt(sense, kind)
         at = next((a for p, (a, _, _) in enumerate(lines) if p == chosen.position), lines[-1][0])
         frames = [tuple(f) for f in chosen.frames] or [tuple(f) for f in last.frames]
         attrs: dict[str, Any] = {
             "inherited": stream.heading is None or thread is not None,  # its time is only that of an earlier line
             "exception": chosen.type.rsplit(".", 1)[-1], "chain": [r.text[:300] for r in chain], "frames": frames[-12:],
-            "thread": thread, "loader": in_worker, "signature": hit[0].id if hit else None, "traceback": True,
+            "thread": thread, "loader": in_worker, "signature": hit[0].id if hit else None, "traceback": True, **felt,
         }  # fmt: skip
         fields = fields_of(hit, attrs) if hit else {}
         if not stream.said_stage and "stage" not in fields:

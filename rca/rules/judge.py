@@ -30,6 +30,7 @@ LATER = -1.2  # of two failures without a known mechanism between them, the late
 SURVIVED = -3.5  # the process wrote on after it
 UNSEEN = -3.5  # a fault that a process may survive, but of which no consequence is seen
 OTHER_ATTEMPT = -1.0  # the job had already failed in an earlier attempt
+GENERAL = {1: -2.4, 2: -1.8, 3: -1.4}  # no signature knows the line; its plain words mean this, from "perhaps" to "outright"
 TEMPERATURE = 1.25  # how much the sums overstate: see docs/measurements.md
 MARGIN_NS = 2_000_000_000  # failures closer than this are not ordered
 SHOWN = 5
@@ -90,6 +91,8 @@ def _weigh(match: Match, run: Run) -> tuple[float, list[str]]:
         terms.append(("the process went on after it", SURVIVED))
     elif cause.attrs.get("lived_on") and len(match.found) == 1:
         terms.append(("the process went on after it, and nothing came of it", UNSEEN))
+    if tier := cause.attrs.get("generic"):
+        terms.append(("its wording is known in general only", GENERAL[tier]))
     if cause.attrs.get("outside"):
         terms.append(("it happened long before or after the run", EXPLAINED - 2))
     if cause.attrs.get("foreign"):
@@ -106,13 +109,15 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: nx.DiGra
     strength = {i: max(logit for m, logit, _ in weighed if m.cause.event_id == i) for i in ids}
     for i in sorted(ids):
         upstream[i] = set() if graph is None else _ancestors(graph, i) & ids
-    firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.kind not in VICTIM_KINDS and not (m.cause.attrs.get("lived_on") or m.cause.attrs.get("outside")) and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
+    firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.kind not in VICTIM_KINDS and not (m.cause.attrs.get("lived_on") or m.cause.attrs.get("outside") or m.cause.attrs.get("generic")) and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
+    guessed = {m.cause.event_id for m, _, _ in weighed if m.cause.attrs.get("generic")}
     first = min(firm, key=lambda e: (e.attempt or 0, e.time_ns or 0), default=None)
     out = []
     for match, logit, why in weighed:
         cause = match.cause
         own = {e.event_id for e in match.found.values()}
-        causes = [i for i in upstream[cause.event_id] - own if strength[i] > UNKNOWN_LOGIT - 0.5 and cause.event_id not in upstream[i]]
+        # What only plain words say never outdoes what a signature knows.
+        causes = [i for i in upstream[cause.event_id] - own - (guessed if cause.attrs.get("signature") else set()) if strength[i] > UNKNOWN_LOGIT - 0.5 and cause.event_id not in upstream[i]]
         if causes:
             logit, why = logit + EXPLAINED, [*why, f"{EXPLAINED:+.1f} an earlier event explains it"]
         elif first is not None and first.event_id != cause.event_id and cause.time_ns is not None:

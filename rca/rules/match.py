@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rca.model import Event, Run
 from rca.rules.chain import Link, Rule
+from rca.taxonomy import Kind
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -56,7 +57,9 @@ def matches(rule: Rule, run: Run, graph: nx.DiGraph | None) -> Iterator[Match]:
 
 def fits(link: Link, event: Event) -> bool:
     """Whether an event has the kind, stage and attributes that a link asks for."""
-    if event.kind not in link.kinds:
+    # An exception that only its plain words place is an unknown exception as well.
+    exception = event.attrs.get("generic") and event.attrs.get("traceback") and Kind.EXCEPTION in link.kinds
+    if event.kind not in link.kinds and not exception:
         return False
     if link.stages and event.stage not in link.stages:
         return False
