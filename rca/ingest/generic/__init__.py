@@ -27,8 +27,8 @@ from rca.ingest.generic.text import words as split
 NEAR = 24  # words between the first and the last of a conjunction, at most
 NEGATED = 2  # words before a state in which a negation counts
 NEEDED = {"debug": 3, "info": 3, None: 2, "warning": 2, "error": 1, "critical": 1}
-#: No sentences: metrics, tables, settings of other programs, stack frames.
-TABLE = re.compile(r"^\s*(?:(?:raise|return|assert|def|class|except|import|from|elif|if|for|while|self\.\w+) |#|frame #|\{|\[<|@ |[\w.]+(?:\{|, ?[\w.]+, ?[\w.]+,))|\+0x[0-9a-f]+|(?:\b\w+_\w+_\w+ \d+ ){2}|(?:\b[a-z]+(?:_[a-z]+)+[ ,|]+){2}")
+#: No sentences of their own: bodies of messages, metrics, tables, code, settings of other programs, stack frames.
+TABLE = re.compile(r"^(?:  |\t)|\S {2,}: |^\s*(?:(?:raise|return|assert|def|class|except|import|from|elif|if|for|while|self\.\w+) |#|frame #|\{|\[<|@ |[\w.]+(?:\{|, ?[\w.]+, ?[\w.]+,))|\+0x[0-9a-f]+|(?:\b\w+_\w+_\w+ \d+ ){2}|(?:\b[a-z]+(?:_[a-z]+)+[ ,|]+){2}")
 LEVEL = re.compile(r"(?<![\w-])(DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)(?![\w-])")
 STOPS = frozenset(";,.|")
 AT = frozenset({"on", "at", "in", "gpu", "rank", "step", "node", "device", "card", "port", "worker", "link", "to", "from", "of", "code", "cuda"})

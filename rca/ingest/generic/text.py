@@ -74,7 +74,7 @@ def words(text: str) -> list[tuple[str, bool]]:
     text = SOME_OF.sub(lambda m: m[0] + (" onlysome " if int(m[1]) < int(m[2]) else " "), text)
     text = NONE_LEFT.sub(lambda m: m[0] + " noneleft ", BRIM.sub(" hundredpercent ", ALL_ONES.sub(" allones ", text)))
     text = SIZES.sub(lambda m: m[0] + " sizes ", text)
-    text = FREE_OF.sub(lambda m: m[0] + " freeof ", VERSION.sub(" versionno ", text))
+    text = FREE_OF.sub(lambda m: m[0] + " freeof ", VERSION.sub(" vnumber ", text))
     keys = [m.span() for m in KEY.finditer(text)]
     found: list[tuple[str, bool]] = []
     at = 0
