@@ -26,7 +26,6 @@ TEXT_CUT = 2000  # characters of a message that an event keeps
 RAW_CUT = 600  # characters of the raw line that travel with an event, more than a report cites
 FACT_LINES = 60  # a process says who it is in its first lines
 MARK_CUT = 200
-FELT_MAX = 200  # events of one file that rest on plain words: more tell nothing new
 #: Name, words of which a line must hold one, pattern.
 FACTS = (
     ("host", ("host", "node_name", "nodename"), re.compile(r"\b(?:hostname|host|node_name|nodename)\s*[=:]\s*'?([A-Za-z][\w.-]*)")),
@@ -85,7 +84,8 @@ class Reader:
         self.samples: list[tuple] = []
         self.shapes: dict[str, int] = {}
         self.zoned = False
-        self.parsed = self.damaged = self.felt = 0
+        self.parsed = self.damaged = 0
+        self.guess = generic.Guesses()
 
     # -- one line ---------------------------------------------------------------------------------------------------
 
@@ -227,23 +227,16 @@ class Reader:
             # The head of its traceback was cut off or never printed; the last line still says what was raised.
             name = bare[1].rsplit(".", 1)[-1]
             attrs = {"exception": name, "traceback": True, "bare": True, "inherited": not line.prefixed, "frames": []}
-            kind, felt = (Kind.PEER_LOST, {}) if name in TRANSPORT_ERRORS else self._felt(generic.meaning(text, "error"), Kind.EXCEPTION)
+            kind, felt = (Kind.PEER_LOST, {}) if name in TRANSPORT_ERRORS else self.guess(generic.meaning(text, "error"), Kind.EXCEPTION)
             self._emit(stream, kind, text[:TEXT_CUT], "error", at, attrs=attrs | felt)
             return
         severity = LEVELS.get(line.level or "")
-        kind, felt = self._felt(generic.sense(line, at[2]), Kind.LOGGED_ERROR)
+        kind, felt = self.guess(generic.sense(line, at[2]), Kind.LOGGED_ERROR)
         if felt or severity:
             attrs = felt and {**felt, "inherited": not line.prefixed}
             self._emit(stream, kind, text[:TEXT_CUT] if felt else text, severity or ("error" if line.level is None else "warning"), at, attrs=attrs)
         if severity:
             stream.heading = (text, at)
-
-    def _felt(self, sense: generic.Sense | None, otherwise: Kind) -> tuple[Kind, dict[str, int]]:
-        """The kind that plain words give to what no signature knows, and the mark that it is no more than that."""
-        if sense is None or self.felt >= FELT_MAX:
-            return otherwise, {}
-        self.felt += 1
-        return Kind(sense.kind), {"generic": sense.tier}
 
     def _continues(self, stream: Stream, line: Line, at: tuple, found: list[Signature]) -> bool:
         block = stream.block
@@ -345,7 +338,7 @@ class Reader:
         felt: dict[str, int] = {}
         if kind is Kind.EXCEPTION and (sensed := [(r, s) for r in ranked if (s := generic.meaning(r.text, "error"))]):
             chosen, sense = next(((r, s) for r, s in sensed if s.kind not in VICTIM_KINDS), sensed[0])
-            kind, felt = self._felt(sense, kind)
+            kind, felt = self.guess(sense, kind)
         at = next((a for p, (a, _, _) in enumerate(lines) if p == chosen.position), lines[-1][0])
         frames = [tuple(f) for f in chosen.frames] or [tuple(f) for f in last.frames]
         attrs: dict[str, Any] = {

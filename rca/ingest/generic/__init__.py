@@ -23,7 +23,9 @@ from rca.ingest.formats import Line
 from rca.ingest.formats.words import level as words_of_level
 from rca.ingest.generic import lexicon
 from rca.ingest.generic.text import words as split
+from rca.taxonomy import Kind
 
+MOST = 200  # events of one file that rest on plain words
 NEAR = 24  # words between the first and the last of a conjunction, at most
 NEGATED = 2  # words before a state in which a negation counts
 NEEDED = {"debug": 3, "info": 3, None: 2, "warning": 2, "error": 1, "critical": 1}
@@ -43,6 +45,20 @@ class Sense(NamedTuple):
     kind: str
     tier: int
     score: float
+
+
+class Guesses:
+    """Counts the guesses of one file; past `MOST` of them more tell nothing new."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, found: Sense | None, otherwise: Kind) -> tuple[Kind, dict[str, int]]:
+        """The kind that plain words give to what no signature knows, and the mark that it is no more than that."""
+        if found is None or self.count >= MOST:
+            return otherwise, {}
+        self.count += 1
+        return Kind(found.kind), {"generic": found.tier}
 
 
 def sense(line: Line, raw: str) -> Sense | None:
