@@ -15,6 +15,7 @@ from rca.ingest.blocks import child_failed, counters, pyspy, stacks
 from rca.ingest.blocks.traceback import IGNORED, START, Raised, Traceback
 from rca.ingest.fields import fields_of
 from rca.ingest.formats import progress
+from rca.ingest.introduction import introduce
 from rca.ingest.line import Line, parse
 from rca.ingest.rhythm import Rhythm
 from rca.ingest.series import Series
@@ -26,20 +27,11 @@ TEXT_CUT = 2000  # characters of a message that an event keeps
 RAW_CUT = 600  # characters of the raw line that travel with an event, more than a report cites
 FACT_LINES = 60  # a process says who it is in its first lines
 MARK_CUT = 200
-#: Name, words of which a line must hold one, pattern.
-FACTS = (
-    ("host", ("host", "node_name", "nodename"), re.compile(r"\b(?:hostname|host|node_name|nodename)\s*[=:]\s*'?([A-Za-z][\w.-]*)")),
-    ("pid", ("pid",), re.compile(r"\bpid\s*[=: ]\s*(\d+)")),
-    ("local_rank", ("local_rank",), re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I)),
-    ("world", ("world", "ranks", " of "), re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=: ]\s*(\d+)|\brank \d+ of (\d+)", re.I)),
-)
-RANK = re.compile(r"\b(?:global_rank|rank)(?:\s*[=:]\s*|\s+(?=\d+ of \d))(\d+)", re.I)  # asked for last: it counts only beside another fact
 TRANSPORT_ERRORS = ("DistBackendError", "DistNetworkError", "DistStoreError")
 WHAT_RANK = re.compile(r"\s*what\(\): {0,4}\[(?:PG [^\]]{0,60})?Rank (\d{1,6})\]")
 SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
-SERVES = re.compile(r"\b(?:ready|listening|serving|started|running)\b.{0,40}?:(\d{4,5})\b", re.I)
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
 THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
 STAGE_OF_KIND = {Kind.SAVE_STARTED: "save", Kind.LOAD_STARTED: "load"}
@@ -165,32 +157,11 @@ class Reader:
         if metric and (step is not None or "loss" in low):
             stream.series.add((step, stream.stamp.ns if stamp else None, rank if rank is not None else stream.rank, *at))
         if stream.seq <= FACT_LINES:
-            self._introduction(stream, text, low, hits)
+            introduce(stream.facts, text, low, known=bool(hits))
         if counters.may_hold(low):
             ns = stream.stamp.ns if stream.stamp else None
             self.samples += [(ns, stream.host, *sample, *at) for sample in counters.samples(text)]
         return line
-
-    def _introduction(self, stream: Stream, text: str, low: str, hits: list[Signature]) -> None:
-        """What a process says about itself in its first lines; `low` is the text in lower case."""
-        if ("ready" in low or "listening" in low or "serving" in low or "started" in low or "running" in low) and (served := SERVES.search(text)):
-            stream.facts.setdefault("ports", []).append(served[1])
-        if hits or not ("rank" in text or "world" in text or "host" in text or "pid" in text):
-            return
-        found = {}
-        for name, words, pattern in FACTS:
-            for word in words:
-                if word in low:
-                    if match := pattern.search(text):
-                        found[name] = match
-                    break
-        if found and (match := RANK.search(text)):
-            found["rank"] = match
-        # A process introduces itself with several facts in one line; a single `rank 3` may speak of anybody.
-        if len(found) > 1 or "world" in found:
-            for name, m in found.items():
-                value = m[1] or m[m.lastindex or 1]
-                stream.facts.setdefault(name, value if name == "host" else int(value))
 
     # -- blocks -----------------------------------------------------------------------------------------------------
 
