@@ -26,11 +26,11 @@ from rca.ingest.streams import open_range, open_stream
 CHUNK_BYTES = 256 << 10  # fits the L2 cache; larger chunks measured no faster, smaller ones slower
 KEEP_HITS = 64  # per literal at each end of a file: more never make a report
 SAMPLE_BYTES, SHORT_LINE = 4096, 40  # lines shorter than this are better counted byte by byte
-# Measured with Hyperscan: a hit costs about 0.3 us; counting a chunk by `bytes.count` and finding its last 64, 150 us; compiling
-# a matcher without the literal, 20 ms. A literal is muted where that pays within the file.
-MUTE_HITS = 200  # in one chunk, at which counting is as cheap as being called
-MUTE_SAVES_HITS = 60_000  # calls that muting must save in the rest of the file
-
+# Measured with Hyperscan: a hit costs about 0.4 us; counting a chunk by `bytes.count` and finding its last 64, 150 us; compiling
+# a matcher without the literal, 30 ms. A literal is muted where that pays within the file; or once its hits in all files together have cost
+# as much as compiling does, because the files of a run are alike: then at most twice of what was needed is spent, whatever comes.
+MUTE_HITS = 400  # in one chunk, at which counting is as cheap as being called
+MUTE_SAVES_HITS = 60_000  # calls that muting must save
 
 Lost = tuple[str, str]  # ("died", reason): see `rca.ingest.pool`
 
@@ -163,8 +163,8 @@ class _Tally:
                 if not ends:
                     continue
             self._add(index, ends, len(ends), base + low - length)
-            if (len(ends) - MUTE_HITS) * (left // CHUNK_BYTES) > MUTE_SAVES_HITS:
-                self._mute(index)
+            if len(ends) > MUTE_HITS:
+                self._consider(index, len(ends), left // CHUNK_BYTES)
         if self.muted:
             begin = max(0, fresh - self._matcher.longest + 1)
             lowered = buffer[begin:high].lower()
@@ -183,12 +183,16 @@ class _Tally:
             self.first[index].extend([base + p for p in places[:room]])
         self.last[index].extend([base + p for p in places[-KEEP_HITS:]])
 
-    def _mute(self, index: int) -> None:
-        """Mute a literal, unless it could overlap itself and `bytes.count` would differ."""
+    def _consider(self, index: int, count: int, chunks: int) -> None:
+        """Mute a literal with `count` hits in a chunk if that pays, unless it could overlap itself and `bytes.count` would differ."""
+        known, spent = self._matcher.narrower, self._matcher.spent
+        spent[index] = spent.get(index, 0) + count
+        muted = frozenset({*self.muted, index})
+        pays = (count - MUTE_HITS) * chunks > MUTE_SAVES_HITS or spent[index] > MUTE_SAVES_HITS * (1 + len(known))
         spelling = self._matcher.literals[index].lower()
-        if not any(spelling.startswith(spelling[i:]) for i in range(1, len(spelling))):
+        if (pays or muted in known) and not any(spelling.startswith(spelling[i:]) for i in range(1, len(spelling))):
             self.muted[index] = spelling
-            self.active = self._matcher.without(frozenset(self.muted))
+            self.active = self._matcher.without(muted)
 
 
 def _last_starts(data: bytearray, spelling: bytes, low: int) -> list[int]:

@@ -102,9 +102,18 @@ def test_muted_literals_are_not_searched(tmp_path, monkeypatch):
     data = b"".join(b"same %s ---\n" % (b"mixed" if i % 2 else b"MIXED") for i in range(100_000)) + b"SAME\n"
     result = scan(source_of(tmp_path / "a", data), engine)
     assert result.counts == {0: 100_001, 1: 100_000, 2: 200_000}
-    assert list(engine._narrower)[-1] == frozenset({0, 1})
+    assert list(engine.narrower)[-1] == frozenset({0, 1})
     assert len(result.hits) == 3 * KEPT
     assert (0, len(data) - 5) in result.hits
+
+
+def test_a_literal_of_every_file_is_muted_in_all_from_some_file_on(tmp_path):
+    """No file alone is worth compiling anew, all of them together are; the results are those of the first file."""
+    sources = [source_of(tmp_path / f"{i:02}", b"Killed, as said before\n" * 30_000) for i in range(8)]
+    engine = matcher(LITERALS)
+    results = [scan(s, engine) for s in sources]
+    assert list(engine.narrower) == [frozenset({2})]
+    assert results == [results[0]] * 8 and results[0].counts == {2: 30_000}
 
 
 def test_once_literals_cost_one_hit_a_chunk(tmp_path):

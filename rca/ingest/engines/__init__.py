@@ -7,7 +7,8 @@ found. It has:
   ascend and count from `low`, each just behind its match. The dictionary is the caller's.
 * `literals`, and `longest`: the length of the longest one.
 * `once`: indexes of literals for which the first match of each `scan` is enough (step markers: thousands a chunk).
-* `without(indexes)`: the same matcher with the same numbering, deaf to some literals; made once per set.
+* `without(indexes)`: the same matcher with the same numbering, deaf to some literals; made once per set and kept in `narrower`.
+* `spent`: how many hits of a literal were dear so far, by index; kept by whoever scans.
 
 A matcher serves one thread of one process at a time; it may be made before a fork and used on both sides.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 ENGINES = ("hyperscan", "aho")  # fastest first
 NEEDS = {"hyperscan": "hyperscan", "aho": "ahocorasick_rs"}
@@ -29,6 +30,8 @@ class Matcher(Protocol):
     literals: tuple[bytes, ...]
     once: frozenset[int]
     longest: int
+    narrower: dict[frozenset[int], Any]
+    spent: dict[int, int]
 
     def scan(self, buffer: bytes | bytearray, low: int, high: int) -> dict[int, list[int]]: ...
     def without(self, muted: frozenset[int]) -> Matcher: ...

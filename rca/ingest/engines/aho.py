@@ -17,7 +17,8 @@ class Matcher:
     def __init__(self, literals: tuple[bytes, ...], once: frozenset[int], muted: frozenset[int] = frozenset()) -> None:
         self.literals, self.once, self._muted = literals, once, muted
         self.longest = max(map(len, literals), default=0)
-        self._narrower: dict[frozenset[int], Matcher] = {}
+        self.narrower: dict[frozenset[int], Matcher] = {}
+        self.spent: dict[int, int] = {}
         self._ids = [i for i in range(len(literals)) if i not in muted]
         lowered = [literals[i].lower() for i in self._ids]
         # The largest automaton, and twice as fast as the next: 0.4 GB/s with a thousand literals.
@@ -36,8 +37,8 @@ class Matcher:
 
     def without(self, muted: frozenset[int]) -> Matcher:
         """The same matcher deaf to the literals `muted`; built once per set."""
-        if muted not in self._narrower:
-            if len(self._narrower) >= NARROWER_MAX:
-                self._narrower.clear()
-            self._narrower[muted] = Matcher(self.literals, self.once, self._muted | muted)
-        return self._narrower[muted]
+        if muted not in self.narrower:
+            if len(self.narrower) >= NARROWER_MAX:
+                self.narrower.clear()
+            self.narrower[muted] = Matcher(self.literals, self.once, self._muted | muted)
+        return self.narrower[muted]

@@ -68,7 +68,8 @@ class Matcher:
     def __init__(self, literals: tuple[bytes, ...], once: frozenset[int], muted: frozenset[int] = frozenset()) -> None:
         self.literals, self.once, self._muted = literals, once, muted
         self.longest = max(map(len, literals), default=0)
-        self._narrower: dict[frozenset[int], Matcher] = {}
+        self.narrower: dict[frozenset[int], Matcher] = {}
+        self.spent: dict[int, int] = {}
         self._whole = set(once)  # never cut: the first beginning may not be the literal
         self._storms = 0
         self._found: dict[int, list[int]] = defaultdict(list)
@@ -127,8 +128,8 @@ class Matcher:
 
     def without(self, muted: frozenset[int]) -> Matcher:
         """The same matcher deaf to the literals `muted`; compiled once per set."""
-        if muted not in self._narrower:
-            if len(self._narrower) >= NARROWER_MAX:
-                self._narrower.clear()
-            self._narrower[muted] = Matcher(self.literals, self.once, self._muted | muted)
-        return self._narrower[muted]
+        if muted not in self.narrower:
+            if len(self.narrower) >= NARROWER_MAX:
+                self.narrower.clear()
+            self.narrower[muted] = Matcher(self.literals, self.once, self._muted | muted)
+        return self.narrower[muted]
