@@ -27,6 +27,7 @@ from rca.model import Event, Reading
 BLOCK_STARTS = ("traceback (most recent call last)", "fatal python error:", "childfailederror", "exception in thread ")
 LINE_CUT = 64 << 10  # characters of one line that are parsed; the rest of such a line is scanned all the same
 DOCUMENT_MAX = 1 << 20
+Allowance = tuple[int, int]  # bytes of a file to decode: of its ends, and around hits
 TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/[^/]+$")
 NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process)[._-]?(\d+)(?=[._-]|$)", re.I)
 GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|train(?:ing)?|run|all|merged)$", re.I)
@@ -41,7 +42,8 @@ def ingest(paths: list[Path], *, workers: int | None = None, progress: Callable[
     sources = list_sources(paths)
     signatures = load()
     literals, by_literal = literal_table(signatures)
-    allowance = excerpt.share(sum(s.reason is None for s in sources))
+    files = sum(s.reason is None for s in sources)
+    allowance = excerpt.share(files), excerpt.hits_share(files)
 
     def work(source: Source, engine: Any) -> dict[str, Any]:
         return read_source(source, engine, by_literal, allowance)
@@ -67,23 +69,25 @@ def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[
     return [k.encode() for k in keys], [table[k] for k in keys]
 
 
-def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], allowance: int) -> dict[str, Any]:
+def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], allowance: Allowance) -> dict[str, Any]:
     """Scan and read one file; the result is plain values that `marshal` takes."""
     return read_scanned(source, scan(source, engine), by_literal, allowance)
 
 
-def read_scanned(source: Source, result: ScanResult, by_literal: list[list[Signature]], allowance: int) -> dict[str, Any]:
+def read_scanned(source: Source, result: ScanResult, by_literal: list[list[Signature]], allowance: Allowance) -> dict[str, Any]:
     """Read the excerpts of a file that has been scanned."""
-    hits = sorted(result.hits, key=lambda h: h[1])
-    offsets = [offset for _, offset in hits]
+    hits = result.hits
     reader = Reader(source.name)
     size = result.decoded_size
-    if size <= DOCUMENT_MAX and (found := error_document(read_range(source, 0, size))):
+    if size <= DOCUMENT_MAX and _opens_document(read_range(source, 0, 64)) and (found := error_document(read_range(source, 0, size))):
         at = (1, 0, found["raw"][:600])
         document(reader, found, at, [s for i, _ in hits for s in by_literal[i]])
     else:
-        for start, end in excerpt.regions(size, offsets, allowance):
-            _read_region(source, reader, start, end, size, hits, offsets, by_literal)
+        lines = _Lines(source, reader, hits, by_literal)
+        regions = excerpt.regions(size, hits, *allowance)
+        for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
+            lines.read(start, end, size)
+            lines.finish_block(min(limit, end + excerpt.BLOCK_MAX - excerpt.AFTER_HIT), size)
     out = reader.finish()
     out["scan"] = {"consumed": result.consumed, "truncated": result.truncated, "lines": result.lines}
     if out["shape"] == "plain" and reader.shapes.get("error_json"):
@@ -91,42 +95,71 @@ def read_scanned(source: Source, result: ScanResult, by_literal: list[list[Signa
     return out
 
 
-def _read_region(source: Source, reader: Reader, start: int, end: int, size: int, hits: list, offsets: list[int], by_literal: list) -> None:
-    """Decode one region, cut at line ends, and feed it line by line with the signatures found in each line."""
-    data = read_range(source, start, end - start)
-    if start:  # begin at a line; the part before belongs to a line that another excerpt may hold
-        cut = data.find(b"\n") + 1
-        data, start = data[cut:], start + cut
-    if end < size and b"\n" in data:
-        data = data[: data.rfind(b"\n") + 1]
-    number: int | None = 1 if start == 0 else None
-    position = 0
-    index = bisect_left(offsets, start)
-    while position < len(data):
-        stop = data.find(b"\n", position)
-        stop = len(data) if stop < 0 else stop
-        raw = data[position:min(stop, position + LINE_CUT)]
-        found: list[Signature] = []
-        while index < len(offsets) and offsets[index] < start + stop + 1:
-            if offsets[index] >= start + position:
-                found.extend(by_literal[hits[index][0]])
-            index += 1
-        text = raw.decode("utf-8", "replace")
-        if "\ufffd" in text:
-            reader.damaged += 1
-        if (found or "\r" in text) and text.lstrip()[:1] != "{":  # a JSON line is one record, whatever is inside
-            for piece in pieces(text):
-                low = piece.lower()
-                reader.line(piece, number, start + position, [s for s in found if any(w.lower() in low for w in s.literals)])
-        else:
-            reader.line(text, number, start + position, found)
-        position = stop + 1
-        number = number + 1 if number is not None else None
+class _Lines:
+    """Decodes regions of one file, from first to last, and feeds them line by line with the signatures found in each line."""
+
+    def __init__(self, source: Source, reader: Reader, hits: list[tuple[int, int]], by_literal: list[list[Signature]]) -> None:
+        self._source, self._reader, self._hits, self._by_literal = source, reader, hits, by_literal
+        self._offsets = [offset for _, offset in hits]
+        self._at = 0  # behind the last line that was fed
+        self._number: int | None = 1  # of the line there, as long as all lines before were fed
+
+    def read(self, start: int, end: int, size: int) -> None:
+        """Feed a region, cut at line ends."""
+        data = read_range(self._source, start, end - start)
+        if start != self._at:
+            self._number = None  # there is a gap
+            cut = data.find(b"\n") + 1  # begin at a line; the part before belongs to a line that another excerpt may hold
+            data, start = data[cut:], start + cut
+        if end < size and b"\n" in data:
+            data = data[: data.rfind(b"\n") + 1]
+        self._feed(data, start, lambda: True)
+
+    def finish_block(self, end: int, size: int) -> None:
+        """Read on, up to `end`, for as long as a traceback or stack dump is open: it ends with a line that is not part of it."""
+        reader = self._reader
+        if end <= self._at or all(s.block is None for s in reader.streams.values()):
+            return
+        data = read_range(self._source, self._at, end - self._at)
+        data = data if end == size else data[: data.rfind(b"\n") + 1]
+        self._feed(data, self._at, lambda: any(s.block is not None for s in reader.streams.values()))
+
+    def _feed(self, data: bytes, start: int, more: Callable[[], bool]) -> None:
+        """Feed the lines of `data`, which lies at `start`, while there is to be more."""
+        reader, hits, offsets = self._reader, self._hits, self._offsets
+        position = 0
+        index = bisect_left(offsets, start)
+        while position < len(data) and more():
+            stop = data.find(b"\n", position)
+            stop = len(data) if stop < 0 else stop
+            raw = data[position : min(stop, position + LINE_CUT)]
+            found: list[Signature] = []
+            while index < len(offsets) and offsets[index] < start + stop + 1:
+                if offsets[index] >= start + position:
+                    found.extend(self._by_literal[hits[index][0]])
+                index += 1
+            text = raw.decode("utf-8", "replace")
+            if "\ufffd" in text:
+                reader.damaged += 1
+            if (found or "\r" in text) and text.lstrip()[:1] != "{":  # a JSON line is one record, whatever is inside
+                for piece in pieces(text):
+                    low = piece.lower()
+                    reader.line(piece, self._number, start + position, [s for s in found if any(w.lower() in low for w in s.literals)])
+            else:
+                reader.line(text, self._number, start + position, found)
+            position = stop + 1
+            self._number = self._number + 1 if self._number is not None else None
+        self._at = start + min(position, len(data))
+
+
+def _opens_document(head: bytes) -> bool:
+    """Whether a file begins as a torchelastic `error.json` does."""
+    return head.lstrip().startswith(b'{"message"')
 
 
 def error_document(data: bytes) -> dict[str, Any] | None:
     """The content of a torchelastic `error.json`, recognised by its shape; None for anything else."""
-    if not data.lstrip()[:12].startswith(b'{"message"'):
+    if not _opens_document(data[:64]):
         return None
     try:
         loaded = json.loads(data)

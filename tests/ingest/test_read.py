@@ -45,6 +45,17 @@ def test_error_in_the_middle_of_a_large_file_has_its_line_number(tmp_path: Path,
     assert line in [e["line"] for e in cited] + noted
 
 
+@pytest.mark.parametrize("frames", [3, 60, 2000])
+def test_a_block_is_read_to_its_end(tmp_path: Path, frames: int) -> None:
+    """A traceback within a large file is one event that knows its last line and its innermost frames, however long it is."""
+    stack = "".join(f'  File "/srv/module_{i}.py", line {i}, in function_{i}\n    call_{i}()\n' for i in range(frames))
+    trace = f"Traceback (most recent call last):\n{stack}OSError: [Errno 28] No space left on device: '/mnt/a.pt'\n"
+    (tmp_path / "rank0.log").write_text(filler(0, 5000) + trace + filler(5000, 5000))
+    events = [e for e in ingest([tmp_path], workers=1)[0][0].events if e.kind == "storage.no_space"]
+    assert [e.path for e in events] == ["/mnt/a.pt"]
+    assert events[0].attrs["frames"][-1][2] == f"function_{frames - 1}"
+
+
 def test_large_file_that_ends_with_the_error_is_a_full_disk(tmp_path: Path, large: tuple[str, int]) -> None:
     """The error at the very end of three megabytes is the cause, with its exact line."""
     text, _ = large
