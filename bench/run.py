@@ -19,6 +19,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,7 +29,6 @@ import corpus
 from measure import Cost, Ratio, evict, ratio, rounds
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))
 PYTHON = sys.executable
 RCA = [PYTHON, os.path.join(os.path.dirname(HERE), "cli.py")]
 DENSE_LINES = 80_000  # in 46 MB: the case that made an earlier prototype 3.8x slower than rg
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
     name: str
     bars: dict[str, float | None]  # by what is measured: scan, analyze
-    make: str  # a function of this file: (folder, seed) -> the folder to search, with its truth beside it where there is one
+    make: str  # a function of this file: (folder, seed) -> makes the folder to search, with its truth beside it where there is one
     rg: tuple[str, ...] = ()  # further options
     cold: bool = False
     every_seed: bool = True
@@ -128,10 +128,9 @@ CASES = (
 
 def patterns(path: str) -> None:
     """Write the patterns, one per line: the signatures' literals, and of each planted line its longest constant part."""
-    from rca.ingest.read import literal_table
-    from rca.ingest.signatures import load
-
-    known = {literal.decode() for literal in literal_table(load())[0]}
+    code = "from rca.ingest import read, signatures; print(*(w.decode() for w in read.literal_table(signatures.load())[0]), sep=chr(10))"
+    done = subprocess.run([PYTHON, "-c", code], cwd=os.path.dirname(HERE), env={**os.environ, "PYTHONPATH": os.path.dirname(HERE)}, check=True, capture_output=True, text=True)
+    known = set(done.stdout.splitlines())
     planted = {max(re.split(r"\{\w\}", text), key=len).strip()[:60] for text in corpus.PLANT}
     with open(path, "w") as file:
         file.write("\n".join(sorted(known | planted)) + "\n")
@@ -168,15 +167,27 @@ class Bench:
         if make in ("huge", "packed"):
             self.folder("tree", seed)
         folder = f"{self.corpora}/{names[make]}-{seed}"
-        return folder if os.path.exists(folder) else globals()[make](self.corpora, seed)
+        if not os.path.exists(folder):
+            # In a process of its own: what this one once held would count as the peak of every command it starts.
+            if (pid := os.fork()) == 0:
+                status = 1
+                try:
+                    globals()[make](self.corpora, seed)
+                    status = 0
+                finally:
+                    os._exit(status)
+            if os.waitpid(pid, 0)[1]:
+                sys.exit(f"cannot make the corpus `{folder}`")
+        return folder
 
     def case(self, case: Case) -> None:
         """Measure one case over all its seeds and print a line for each thing measured."""
+        search = ["rg", "-n", "-F", "-f", f"{self.work}/patterns", "-j2", *case.rg]
         seeds = self.options.seeds if case.every_seed else self.options.seeds[:1]
         costs: dict[str, list[Cost]] = {}
         for seed in seeds:
             folder = self.folder(case.make, seed)
-            commands = {"rg": ["rg", "-n", "-F", "-f", f"{self.work}/patterns", "-j2", *case.rg, folder]}
+            commands = {"rg": [*search, folder]}
             if "scan" in case.bars:
                 commands["scan"] = [PYTHON, f"{HERE}/probe.py", folder, f"{self.work}/patterns"]
             if "analyze" in case.bars:
