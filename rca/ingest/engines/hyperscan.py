@@ -37,10 +37,10 @@ saving the model checkpoint to /data/ckpt/step_1200/model.safetensors, this is t
 
 
 @cache
-def _ordinary() -> Counter[bytes]:
+def _ordinary() -> dict[bytes, int]:
     """How often each pair of neighbouring bytes stands in ordinary log text."""
     text = ORDINARY.lower()
-    return Counter(text[i : i + 2] for i in range(len(text) - 1))
+    return dict(Counter(text[i : i + 2] for i in range(len(text) - 1)))
 
 
 def cut(literal: bytes) -> int:
@@ -52,9 +52,10 @@ def cut(literal: bytes) -> int:
     """
     if len(literal) <= CUT_MIN:
         return len(literal)
-    low = literal.lower()
-    pairs = [_ordinary()[low[i : i + 2]] for i in range(len(low) - 1)]
-    return min(range(CUT_MIN, len(low) + 1), key=lambda k: (sum(pairs[k - 1 - CUT_PAIRS : k - 1]), -k))
+    low, seen = literal.lower(), _ordinary()
+    pairs = [seen.get(low[i : i + 2], 0) for i in range(CUT_MIN - 1 - CUT_PAIRS, len(low) - 1)]
+    rare = [sum(pairs[i : i + CUT_PAIRS]) for i in range(len(low) - CUT_MIN + 1)]
+    return len(low) - rare[::-1].index(min(rare))  # the last of the rarest places
 
 
 def fillers(count: int) -> list[bytes]:
