@@ -27,7 +27,8 @@ PAIRED = {Kind.LINK_DOWN: (Kind.LINK_UP,), Kind.STORAGE_HANG: (Kind.RETRIED,)}
 #: What the kernel or the driver says of a process that it names.
 OF_A_PROCESS = frozenset({Kind.DEVICE_ILLEGAL_ACCESS, Kind.DEVICE_ERROR, Kind.DEVICE_FAULT_ECHO, Kind.FATAL_SIGNAL})
 #: Ends of the whole job are not survived by the steps of what was started after them.
-NOT_OVER = frozenset({Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP, Kind.SCHEDULER_TIME_LIMIT, Kind.EXITED, Kind.AGENT_REPORT, Kind.HOST_DOWN})
+ENDS_ALL = frozenset({Kind.SCHEDULER_STOP, Kind.SCHEDULER_TIME_LIMIT})
+NOT_OVER = ENDS_ALL | {Kind.AGENT_SIGNALLED, Kind.EXITED, Kind.AGENT_REPORT, Kind.HOST_DOWN}
 CRASHES = frozenset({Kind.NATIVE_ABORT, Kind.FATAL_SIGNAL})
 WAITED_OR_LOST = frozenset({Kind.COLLECTIVE_TIMEOUT, Kind.WATCHDOG_STUCK, Kind.PEER_LOST, Kind.STORE_LOST, Kind.STORE_TIMEOUT})
 NEAR_BYTES = 16 << 10  # a console holds the report of a wait, with its frames, this near to the crash that it ends in
@@ -54,7 +55,7 @@ def annotate(view: View) -> list[Event]:
         extra: dict[str, Any] = {}
         ended = proc is not None and proc.ended_by is not None and proc.ended_by.event_id == event.event_id
         # A process outlives its helper threads by nature: that it wrote on says nothing about what the thread was needed for.
-        if proc is not None and event.source is not None and not (ended or event.attrs.get("thread")) and progress.lived_on(event, proc):
+        if proc is not None and event.source is not None and not (ended or event.attrs.get("thread") or event.kind in ENDS_ALL) and progress.lived_on(event, proc):
             extra["lived_on"] = True
         if proc is None and event.source is not None and event.kind not in NOT_OVER and pulse.steps_after(event, beats, view) >= pulse.ENOUGH:
             extra["lived_on"] = True
@@ -117,10 +118,14 @@ def _after_wait(crash: Event, view: View) -> bool:
 
 
 def _recovered(event: Event, view: View) -> bool:
-    """Whether the same log later says that it works again."""
+    """Whether the same log later says that it works again, before anybody had waited in vain."""
     words = PAIRED[Kind(event.kind)]
     name = event.nic or event.attrs.get("server") or event.bus_id
+    began = event.time_ns
+    waits = [e.time_ns for e in view.events if e.kind in WAITED_OR_LOST and e.time_ns is not None and began is not None and e.time_ns > began]
     for other in view.events:
+        if waits and other.time_ns is not None and other.time_ns > min(waits):
+            continue
         if other.kind in words and other.source == event.source and _last_offset(other) > _last_offset(event):
             theirs = other.nic or other.attrs.get("server") or other.bus_id
             if (name and theirs and name == theirs) or (name and name in other.text) or not (name or theirs):

@@ -147,6 +147,8 @@ def fold(events: list[Event]) -> list[Event]:
     by_process: dict[tuple, list[Event]] = {}
     for event in events:
         who = (event.attempt, event.rank, event.actor, event.local_rank, event.host, event.attrs.get("by_agent"))
+        if event.kind == Kind.STACK_DUMP and event.pid is not None:
+            who = (*who, event.pid)  # dumps of several processes read alike but for the numbers
         by_process.setdefault((event.kind, masked(event.text), event.path, who), []).append(event)
     single = [_repeat(group) for group in by_process.values()]
     by_text: dict[tuple, dict[str, list[Event]]] = {}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FAILED_FROM = 0.5  # a verdict of `failed` needs a first hypothesis of at least this confidence
 UNKNOWN_LOGIT = 1.5  # a failure that nobody logged is as likely as a latent guess with a usual prior
 EXPLAINED = -4.0  # an event that another hypothesis's cause brought about is hardly a root itself
+BELOW = -0.8  # the same where no time tells, but the place in one file does
 LATER = -1.2  # of two failures without a known mechanism between them, the later one is less likely the first
 SURVIVED = -3.5  # the process wrote on after it
 UNSEEN = -3.5  # a fault that a process may survive, but of which no consequence is seen
@@ -112,6 +113,10 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: nx.DiGra
     firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.kind not in VICTIM_KINDS and not (m.cause.attrs.get("lived_on") or m.cause.attrs.get("outside") or m.cause.attrs.get("generic")) and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
     guessed = {m.cause.event_id for m, _, _ in weighed if m.cause.attrs.get("generic")}
     first = min(firm, key=lambda e: (e.attempt or 0, e.time_ns or 0), default=None)
+    top: dict[str | None, Match] = {}
+    for match in (m for m, logit, _ in weighed if m.cause.kind not in VICTIM_KINDS and not m.cause.attrs.get("lived_on") and logit > UNKNOWN_LOGIT):
+        if match.cause.source is not None and match.cause.offset <= top.get(match.cause.source, match).cause.offset:
+            top[match.cause.source] = match
     out = []
     for match, logit, why in weighed:
         cause = match.cause
@@ -125,8 +130,19 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: nx.DiGra
                 logit, why = logit + OTHER_ATTEMPT, [*why, f"{OTHER_ATTEMPT:+.1f} the job had failed in an earlier attempt"]
             elif cause.time_ns - (first.time_ns or 0) > MARGIN_NS + cause.time_error_ns + first.time_error_ns:
                 logit, why = logit + LATER, [*why, f"{LATER:+.1f} another failure came before it"]
+            elif _below(match, top.get(cause.source)):
+                logit, why = logit + BELOW, [*why, f"{BELOW:+.1f} another failure stands above it"]
+        elif _below(match, top.get(cause.source)):
+            logit, why = logit + BELOW, [*why, f"{BELOW:+.1f} another failure stands above it"]
         out.append((match, logit, why))
     return out
+
+
+def _below(match: Match, top: Match | None) -> bool:
+    """Whether a failure of another class stands above it in the same file and no time of its own says more."""
+    if top is None or top.cause_class == match.cause_class or match.cause.offset <= top.cause.offset:
+        return False
+    return match.cause.time_ns is None or top.cause.time_ns is None or bool(match.cause.attrs.get("inherited"))
 
 
 def _ancestors(graph: nx.DiGraph, node: int) -> set[int]:

@@ -44,3 +44,14 @@ def test_no_answer_from_a_host_that_is_down_is_no_adapter_fault(tmp_path: Path) 
     })  # fmt: skip
     down, fault = (next(e.event_id for e in run.events if e.kind == kind) for kind in (Kind.HOST_DOWN, Kind.NIC_FAULT))
     assert (down, fault) in {(edge[0], edge[1]) for edge in run.edges}
+
+
+def test_what_answered_again_after_the_job_had_given_up_did_not_recover_for_it(tmp_path: Path) -> None:
+    """The server came back when the ranks had long timed out."""
+    kern = "2026-11-20T12:{}:00+00:00 n1 kernel: nfs: server filer7 {}\n"
+    late = {"kern.log": kern.format("00", "not responding, still trying") + kern.format("50", "OK")}
+    soon = {"kern.log": kern.format("00", "not responding, still trying") + kern.format("01", "OK")}
+    train = {"train.log": f"[rank0]:[E1120 12:30:00.000000001 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: {WORK} ran for 60291 milliseconds before timing out.\n"}
+    for name, kernel, recovered in (("a", late, False), ("b", soon, True)):
+        run = run_of(tmp_path / name, kernel | train)
+        assert [bool(e.attrs["recovered"]) for e in run.events if e.kind == Kind.STORAGE_HANG] == [recovered]

@@ -196,3 +196,13 @@ def test_logs_that_end_apart_or_with_an_error_are_not_cut(tmp_path: Path) -> Non
     """A rank that stopped long before, or one error, tells more than the common end."""
     assert not of(run_of(tmp_path / "a", {"rank0.log": steps(0, 2), "rank1.log": steps(1, 2, last=30)}), Kind.CUT_SHORT)
     assert not of(run_of(tmp_path / "b", {"rank0.log": steps(0, 2), "rank1.log": steps(1, 2) + waited()}), Kind.CUT_SHORT)
+
+
+def test_a_dump_taken_by_hand_tells_where_a_process_is_stuck(tmp_path: Path) -> None:
+    """Nobody is seen waiting, but somebody took the dump because the job hung; a stuck loader worker explains its rank."""
+    rank = 'Process 11: python t.py\nThread 11 (idle): "MainThread"\n    get (queue.py:180)\n    _try_get_data (torch/utils/data/dataloader.py:1133)\n\n'
+    worker = 'Process 12: python t.py\nThread 12 (idle): "MainThread"\n    acquire (logging/__init__.py:923)\n    _worker_loop (torch/utils/data/_utils/worker.py:308)\n'
+    run = run_of(tmp_path, {"pyspy.txt": rank + worker})
+    places = {e.pid: e for e in of(run, Kind.RANK_OUTLIER)}
+    assert {pid: e.attrs["place"] for pid, e in places.items()} == {11: "loader", 12: "mutex"}
+    assert (places[12].event_id, places[11].event_id) in {(e.cause, e.effect) for e in run.edges}

@@ -32,6 +32,8 @@ FRAME = re.compile(r'^  File "([^"]*)", line (\d+|\?\?\?) in (.+)$')
 #: What a thread is doing, by function and file of its innermost telling frame; first match wins.
 #: Source: the frames of torch 2.x, CPython, and `formats/07` section 7.5.
 PLACES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("lock", re.compile(r".*(?:file_baton\.py wait|filelock/\S+ (?:acquire|_acquire)|fcntl\.py \w+|\S* (?:lockf|flock)|portalocker/\S+ \w+)$")),
+    ("mutex", re.compile(r".*(?:logging/__init__\.py acquire|\S* _?acquire_?lock|importlib\S* _lock_unlock_module|<frozen importlib\S* acquire)$")),
     ("loader", re.compile(r"torch/utils/data/(?:dataloader|_utils/\w+)\.py .*|.* _(?:try_get_data|get_data|next_data|get_batch)$")),
     ("save", re.compile(r".*(?:torch/serialization\.py (?:save|_save|__exit__)|checkpoint/\S+ \w*(?:save|write)\w*|\S* save_checkpoint|\S* fsync|\S* save_file)$")),
     ("load", re.compile(r".*(?:torch/serialization\.py (?:load|_load)|\S* load_checkpoint|\S* load_state_dict)$")),

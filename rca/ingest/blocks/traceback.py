@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 START = "Traceback (most recent call last):"
 IGNORED = "Exception ignored in"  # what follows is a destructor's traceback, printed and forgotten
+IN_THREAD = "Exception in thread "  # the heading of the next one
 PROMPT = "$ "  # somebody's next command in a pasted terminal
 CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 SAMPLE = """\
@@ -120,7 +121,7 @@ class Traceback:
             self.position += 1
             # Code and marker lines stand between frames; something else altogether means that the rest was cut off.
             return indented or self._quiet <= 2
-        if (self._blank and not self._chained) or bare.startswith((IGNORED, PROMPT)):
+        if (self._blank and not self._chained) or bare.startswith((IGNORED, PROMPT, IN_THREAD)):
             return False
         self._message.append(text)
         self.position += 1
