@@ -37,8 +37,11 @@ def _waited(proc: Proc) -> bool:
 
 
 def _gave_up(proc: Proc) -> int | None:
-    times = [e.time_ns for e in proc.events if e.kind in WAITED and e.time_ns is not None]
-    return min(times) if times else None
+    """When it stopped waiting: by its own clock, else when the launcher saw it end; the line above an undated traceback is too early."""
+    times = [e for e in proc.events if e.kind in WAITED and e.time_ns is not None]
+    own = [e.time_ns for e in times if not e.attrs.get("inherited")]
+    seen = [proc.exit.time_ns] if proc.exit is not None and proc.exit.time_ns is not None and not proc.exit.attrs.get("inherited") else []
+    return min(own or seen or [e.time_ns for e in times], default=None)
 
 
 def _silent(proc: Proc, procs: list[Proc], waiting: list[Proc]) -> Event:
