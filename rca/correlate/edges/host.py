@@ -13,6 +13,7 @@ CAUSES = frozenset({
     Kind.HUNG_TASK, Kind.READ_ONLY, Kind.IO_ERROR, Kind.DEVICE_LOST, Kind.DEVICE_MEMORY_ERROR, Kind.DEVICE_HANG, Kind.DEVICE_LINK_ERROR,
     Kind.HOST_DOWN, Kind.SHM_EXHAUSTED, Kind.HOST_OOM,
 })  # fmt: skip
+DEVICE = frozenset({Kind.DEVICE_LOST, Kind.DEVICE_MEMORY_ERROR, Kind.DEVICE_HANG, Kind.DEVICE_LINK_ERROR})
 STORAGE = frozenset({Kind.STORAGE_HANG, Kind.READ_ONLY, Kind.IO_ERROR})
 STORAGE_EFFECTS = frozenset({
     Kind.SAVE_OPEN, Kind.WRITE_FAILED, Kind.NO_SPACE, Kind.READ_ONLY, Kind.IO_ERROR, Kind.CHECKPOINT_INVALID, Kind.MISSING_FILE, Kind.RANK_SILENT,
@@ -49,10 +50,14 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
     late = cause.time_ns is not None and effect.time_ns is not None and cause.time_ns > effect.time_ns + AFTER_NS + effect.time_error_ns
     if late and cause.kind == Kind.KILLED_BY_KERNEL and effect.kind == Kind.KILLED and _zone_apart(cause, effect):
         late = False
+    if late and cause.kind in DEVICE and effect.attrs.get("inherited"):
+        late = False  # a traceback without a time came at some time after the line above it
     if late:
         return effect.kind in (Kind.RANK_SILENT,) and cause.rank == effect.rank
     if cause.kind == Kind.KILLED_BY_KERNEL:
         return effect.kind in (Kind.KILLED, Kind.EXITED, Kind.LOADER_WORKER_DIED, Kind.ACTOR_DIED) and foreign(cause, view) is not True and _pid_fits(cause, effect)
+    if cause.rank is not None and cause.kind in DEVICE:
+        return effect.rank == cause.rank  # the driver names the process whose channel it was
     if cause.rank is not None:
         return effect.rank == cause.rank and effect.kind in (Kind.RANK_SILENT, Kind.SAVE_OPEN, Kind.RANK_OUTLIER)
     return effect.rank is not None
