@@ -30,3 +30,9 @@ def about(event: Event, view: View) -> Event:
         return event
     server = host if host in view.identity.hosts else event.host
     return event.but(host=server, attrs={**event.attrs, "dropped": True, "client": event.host})
+
+
+def loops_back(event: Event, view: View) -> bool:
+    """Whether a peer announced the loopback address although the job has several hosts: nobody else can reach it there."""
+    peer = str(event.attrs.get("peer") or event.attrs.get("late_peer") or "")
+    return peer.startswith(("127.", "::1", "localhost")) and len(view.identity.hosts) > 1

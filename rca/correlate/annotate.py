@@ -78,6 +78,8 @@ def annotate(view: View) -> list[Event]:
             event = rpc.about(event, view)
         if event.kind == Kind.RENDEZVOUS_UNREACHABLE:
             event = address.about(event, view)
+        if event.kind == Kind.MESH_FAILED and address.loops_back(event, view):
+            event = event.but(attrs={**event.attrs, "loopback": True})
         out.append(_placed(_timed(event, proc), proc, view))
     return out
 
