@@ -26,6 +26,6 @@ def build(view: View) -> list[Edge]:
 
 
 def _order(event: Event) -> tuple:
-    # A derived event follows what it was derived from; an exit follows everything the process said itself.
-    late = event.kind in (Kind.EXITED, Kind.KILLED)
+    # An abort is how a process ends, and the text of what was thrown comes below it; an exit follows everything the process said itself.
+    late = 2 if event.kind in (Kind.EXITED, Kind.KILLED) else event.kind == Kind.NATIVE_ABORT
     return (late, event.time_ns if event.time_ns is not None else 2**62, event.offset, event.event_id)
