@@ -87,11 +87,22 @@ def annotate(view: View) -> list[Event]:
 def _window(view: View) -> tuple[int, int] | None:
     """From the first to the last sign of life of the job's processes, in the common time."""
     spans = [(p.first_ns, p.last_ns) for p in view.procs.values() if p.first_ns is not None and p.last_ns is not None and view.clock.dated(p.first_ns)]
-    spans = [(a, b) for a, b in spans if b - a >= SPAN_NS]  # a few lines at the end do not show when it began
+    spans = [(a, b) for a, b in spans or _written(view) if b - a >= SPAN_NS]  # a few lines at the end do not show when it began
     if spans:
         return min(a for a, _ in spans), max(b for _, b in spans)
     times = [e.time_ns for e in view.events if e.time_ns is not None and view.clock.dated(e.time_ns) and (e.rank is not None or e.kind == Kind.EXITED)]
     return (min(times) - LONG_RUN_NS, max(times)) if times else None
+
+
+def _written(view: View) -> list[tuple[int, int]]:
+    """The first and last times of the job's own files, where no process is known by name."""
+    found = []
+    for writer in view.identity.writers:
+        zoned = bool(writer.reading.facts.get("zoned"))
+        ends = [view.clock.resolve(m[0], writer.host, zoned) for m in (writer.info["first"], writer.info["last"]) if m]
+        if len(ends) == 2 and None not in ends and view.clock.dated(ends[0]) and not any(s in writer.reading.format for s in HOST_SHAPES):
+            found.append((ends[0], ends[1]))
+    return found
 
 
 def _outside(event: Event, window: tuple[int, int] | None) -> bool:

@@ -32,6 +32,7 @@ WHAT_RANK = re.compile(r"\s*what\(\): {0,4}\[(?:PG [^\]]{0,60})?Rank (\d{1,6})\]
 SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
+FINAL = 5  # a signature of this priority knows what the whole chain of exceptions means, wherever it stands in it
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
 THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
 STAGE_OF_KIND = {Kind.SAVE_STARTED: "save", Kind.LOAD_STARTED: "load"}
@@ -280,15 +281,14 @@ class Reader:
         found = list({s.id: s for _, _, sigs in lines for s in sigs}.values()) + list(framed())
         chosen, hit = chain[0], None
         ranked = sorted(chain, key=lambda r: not r.worker)
-        for victims in (False, True):
-            for raised in ranked:
-                stack = [f"{f.file} {f.function}" for f in raised.frames]
-                match = best(raised.text, [s for s in found if any(w.lower() in raised.text.lower() for w in s.literals)], stack)
-                if match and (match[0].kind in VICTIM_KINDS) == victims and match[0].severity != "info":
-                    chosen, hit = raised, match
-                    break
-            if hit:
-                break
+        known = []
+        for raised in ranked:
+            stack = [f"{f.file} {f.function}" for f in raised.frames]
+            match = best(raised.text, [s for s in found if any(w.lower() in raised.text.lower() for w in s.literals)], stack)
+            if match and match[0].severity != "info":
+                known.append((match[0].priority < FINAL, match[0].kind in VICTIM_KINDS, len(known), raised, match))
+        if known:
+            *_, chosen, hit = min(known, key=lambda k: k[:3])
         last = chain[-1]
         inner = next((r for r in ranked if r.worker), None)
         if inner is not None and (hit is None or hit[0].kind == Kind.LOADER_WORKER_EXCEPTION):
