@@ -12,6 +12,7 @@ from typing import Any
 
 from rca.ingest import generic
 from rca.ingest.blocks import child_failed, counters, pyspy, stacks
+from rca.ingest.blocks.chain import speaker
 from rca.ingest.blocks.traceback import IGNORED, START, Raised, Traceback
 from rca.ingest.fields import fields_of
 from rca.ingest.formats import progress
@@ -19,7 +20,7 @@ from rca.ingest.introduction import introduce
 from rca.ingest.line import Line, parse
 from rca.ingest.rhythm import Rhythm
 from rca.ingest.series import Series
-from rca.ingest.signatures import Signature, best, framed
+from rca.ingest.signatures import Signature, best
 from rca.ingest.stages import stage_of
 from rca.taxonomy import VICTIM_KINDS, Kind
 
@@ -32,7 +33,6 @@ WHAT_RANK = re.compile(r"\s*what\(\): {0,4}\[(?:PG [^\]]{0,60})?Rank (\d{1,6})\]
 SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
-FINAL = 5  # a signature of this priority knows what the whole chain of exceptions means, wherever it stands in it
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
 THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
 STAGE_OF_KIND = {Kind.SAVE_STARTED: "save", Kind.LOAD_STARTED: "load"}
@@ -278,19 +278,9 @@ class Reader:
         """One traceback is one event; its kind is that of the oldest exception of the chain that a signature knows."""
         if not chain:
             return
-        found = list({s.id: s for _, _, sigs in lines for s in sigs}.values()) + list(framed())
-        chosen, hit = chain[0], None
-        ranked = sorted(chain, key=lambda r: not r.worker)
-        known = []
-        for raised in ranked:
-            stack = [f"{f.file} {f.function}" for f in raised.frames]
-            match = best(raised.text, [s for s in found if any(w.lower() in raised.text.lower() for w in s.literals)], stack)
-            if match and match[0].severity != "info":
-                known.append((match[0].priority < FINAL, match[0].kind in VICTIM_KINDS, len(known), raised, match))
-        if known:
-            *_, chosen, hit = min(known, key=lambda k: k[:3])
+        chosen, hit = speaker(chain, lines)
         last = chain[-1]
-        inner = next((r for r in ranked if r.worker), None)
+        inner = next((r for r in chain if r.worker), None)
         if inner is not None and (hit is None or hit[0].kind == Kind.LOADER_WORKER_EXCEPTION):
             chosen = inner  # what the worker raised, not the wrapper that brought it home
         if stream.heading and str(stream.heading[0]).startswith(IGNORED):
@@ -307,7 +297,7 @@ class Reader:
         if kind in (Kind.DEVICE_ERROR, Kind.EXCEPTION) and "CUDA error: invalid" in chosen.text and any(SHARES.search(f.function) for r in chain for f in r.frames):
             kind = Kind.DEVICE_IPC
         felt: dict[str, int] = {}
-        if kind is Kind.EXCEPTION and (sensed := [(r, s) for r in ranked if (s := generic.meaning(r.text, "error"))]):
+        if kind is Kind.EXCEPTION and (sensed := [(r, s) for r in sorted(chain, key=lambda r: not r.worker) if (s := generic.meaning(r.text, "error"))]):
             chosen, sense = next(((r, s) for r, s in sensed if s.kind not in VICTIM_KINDS), sensed[0])
             kind, felt = self.guess(sense, kind)
         at = next((a for p, (a, _, _) in enumerate(lines) if p == chosen.position), lines[-1][0])

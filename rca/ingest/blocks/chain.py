@@ -1,0 +1,34 @@
+"""Which exception of a chain says what happened: the oldest that a signature knows and that is no victim's.
+
+What a DataLoader worker raised comes before its wrapper. A signature of a very high priority knows what the whole chain means, wherever it
+stands in it ("this is a pointer file" after "invalid load key").
+"""
+
+from __future__ import annotations
+
+import re
+
+from rca.ingest.blocks.traceback import Raised
+from rca.ingest.signatures import Signature, best, framed
+from rca.taxonomy import VICTIM_KINDS
+
+FINAL = 5
+
+
+def speaker(chain: list[Raised], lines: list[tuple]) -> tuple[Raised, tuple[Signature, re.Match[str]] | None]:
+    """The exception that names the event, and its signature; the oldest one and None where no signature knows any.
+
+    `lines` are the `(address, text, signatures)` of the block's lines.
+    """
+    found = [*{s.id: s for _, _, sigs in lines for s in sigs}.values(), *framed()]
+    known = []
+    for raised in sorted(chain, key=lambda r: not r.worker):
+        low = raised.text.lower()
+        stack = [f"{f.file} {f.function}" for f in raised.frames]
+        match = best(raised.text, [s for s in found if any(w.lower() in low for w in s.literals)], stack)
+        if match and match[0].severity != "info":
+            known.append((match[0].priority < FINAL, match[0].kind in VICTIM_KINDS, len(known), raised, match))
+    if not known:
+        return chain[0], None
+    *_, raised, match = min(known, key=lambda k: k[:3])
+    return raised, match
