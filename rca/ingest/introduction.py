@@ -13,12 +13,12 @@ from typing import Any
 
 #: Name, words of which a line must hold one, pattern.
 FACTS = (
-    ("host", ("host", "node_name", "nodename"), re.compile(r"\b(?:hostname|host|node_name|nodename)\s*[=:]\s*'?([A-Za-z][\w.-]*)")),
+    ("host", ("host", "node_name", "nodename", " on "), re.compile(r"\b(?:(?:hostname|host|node_name|nodename)\s*[=:]\s*'?|rank \d+(?: of |/)\d+ on )([A-Za-z][\w.-]*)")),
     ("pid", ("pid",), re.compile(r"\bpid\s*[=: ]\s*(\d+)")),
     ("local_rank", ("local_rank",), re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I)),
-    ("world", ("world", "ranks", " of "), re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=: ]\s*(\d+)|\brank \d+ of (\d+)", re.I)),
+    ("world", ("world", "ranks", " of ", "/"), re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=: ]\s*(\d+)|\brank \d+(?: of |/)(\d+)", re.I)),
 )
-RANK = re.compile(r"\b(?:global_rank|rank)(?:\s*[=:]\s*|\s+(?=\d+ of \d))(\d+)", re.I)  # asked for last: it counts only beside another fact
+RANK = re.compile(r"\b(?:global_rank|rank)(?:\s*[=:]\s*|\s+(?=\d+(?: of |/)\d))(\d+)", re.I)  # asked for last: it counts only beside another fact
 SERVES = re.compile(r"\b(?:ready|listening|serving|started|running)\b.{0,40}?:(\d{4,5})\b", re.I)
 
 

@@ -11,8 +11,12 @@ import re
 from typing import Any
 
 from rca.ingest import generic
+<<<<<<< HEAD
 from rca.ingest.blocks import child_failed, counters, pyspy, stacks
 from rca.ingest.blocks.chain import speaker
+=======
+from rca.ingest.blocks import child_failed, counters, pyspy, query_csv, stacks
+>>>>>>> b99807a (ingest: read nvidia-smi query loops, and hosts behind `rank 0/2 on`)
 from rca.ingest.blocks.traceback import IGNORED, START, Raised, Traceback
 from rca.ingest.fields import fields_of
 from rca.ingest.formats import progress
@@ -181,6 +185,9 @@ class Reader:
         if text.startswith(("Process ", "Thread ")) and pyspy.is_start(text):
             stream.block, stream.raw = pyspy.PySpy(text), [(at, text, found)]
             return
+        if query_csv.is_start(text):
+            stream.block = query_csv.Query(text)
+            return
         if child_failed.is_start(text) and not line.prefixed:
             stream.block, stream.raw = child_failed.ChildFailed(), []
             stream.block.feed(text)
@@ -226,6 +233,11 @@ class Reader:
                 return False
             stream.raw.append((at, line.text, found))
             return True
+        if isinstance(block, query_csv.Query):
+            changes = block.feed(line.text)
+            for kind, place, reason in changes or ():
+                self._emit(stream, kind, line.text, "warning", at, attrs={"reason": reason}, stamp=line.stamp, **place)
+            return changes is not None
         if line.prefixed and line.stamp is not None:
             return False
         entry = block.feed(line.text)

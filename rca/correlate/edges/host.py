@@ -11,7 +11,7 @@ from rca.taxonomy import Kind
 CAUSES = frozenset({
     Kind.KILLED_BY_KERNEL, Kind.UNINTERRUPTIBLE, Kind.CPU_THROTTLED, Kind.LINK_DOWN, Kind.PACKET_LOSS, Kind.NIC_FAULT, Kind.STORAGE_HANG,
     Kind.HUNG_TASK, Kind.READ_ONLY, Kind.IO_ERROR, Kind.DEVICE_LOST, Kind.DEVICE_MEMORY_ERROR, Kind.DEVICE_HANG, Kind.DEVICE_LINK_ERROR,
-    Kind.HOST_DOWN, Kind.SHM_EXHAUSTED, Kind.HOST_OOM,
+    Kind.HOST_DOWN, Kind.SHM_EXHAUSTED, Kind.HOST_OOM, Kind.DEVICE_THROTTLED,
 })  # fmt: skip
 DEVICE = frozenset({Kind.DEVICE_LOST, Kind.DEVICE_MEMORY_ERROR, Kind.DEVICE_HANG, Kind.DEVICE_LINK_ERROR})
 STORAGE = frozenset({Kind.STORAGE_HANG, Kind.READ_ONLY, Kind.IO_ERROR})
@@ -19,6 +19,7 @@ STORAGE_EFFECTS = frozenset({
     Kind.SAVE_OPEN, Kind.WRITE_FAILED, Kind.NO_SPACE, Kind.READ_ONLY, Kind.IO_ERROR, Kind.CHECKPOINT_INVALID, Kind.MISSING_FILE, Kind.RANK_SILENT,
     Kind.UNINTERRUPTIBLE, Kind.COLLECTIVE_TIMEOUT, Kind.LOADER_TIMEOUT, Kind.CORRUPT_DATA, Kind.RANK_OUTLIER, Kind.RPC_TIMEOUT, Kind.PERMISSION,
 })  # fmt: skip
+SLOW_EFFECTS = frozenset({Kind.STEPS_SLOWED, Kind.RANK_SILENT, Kind.COLLECTIVE_TIMEOUT, Kind.RPC_TIMEOUT})
 NEVER = frozenset({Kind.FINISHED, Kind.STARTED, Kind.SAVED, Kind.LOADED, Kind.STACK_DUMP})
 HALF_HOUR_NS = 1800 * 10**9
 ZONE_SLACK_NS = 15 * 10**9
@@ -43,6 +44,8 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
         return not cause.attrs.get("outside")  # whoever sent to a host that is down gets no answer: its own adapter is sound
     if cause.attrs.get("outside") or (effect.kind in CAUSES and effect.rank is None):
         return False
+    if cause.kind == Kind.DEVICE_THROTTLED and not (effect.kind in SLOW_EFFECTS or "Timeout" in str(effect.attrs.get("exception"))):
+        return False  # a slow device breaks nothing; it only lets somebody's patience run out
     if cause.kind in STORAGE and not (effect.kind in STORAGE_EFFECTS or effect.attrs.get("exception") == "OSError"):
         return False
     if cause.host and effect.host and cause.host != effect.host:
