@@ -11,12 +11,8 @@ import re
 from typing import Any
 
 from rca.ingest import generic
-<<<<<<< HEAD
-from rca.ingest.blocks import child_failed, counters, pyspy, stacks
-from rca.ingest.blocks.chain import speaker
-=======
 from rca.ingest.blocks import child_failed, counters, pyspy, query_csv, stacks
->>>>>>> b99807a (ingest: read nvidia-smi query loops, and hosts behind `rank 0/2 on`)
+from rca.ingest.blocks.chain import speaker
 from rca.ingest.blocks.traceback import IGNORED, START, Raised, Traceback
 from rca.ingest.fields import fields_of
 from rca.ingest.formats import progress
