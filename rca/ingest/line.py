@@ -17,12 +17,14 @@ import re
 from collections.abc import Callable
 from itertools import islice
 
+from rca.ingest.clean import ANSI
 from rca.ingest.formats import (
     HEAD,
     Line,
     Wrap,
     abort,
     c10d,
+    cloud,
     header,
     heading,
     json_line,
@@ -36,8 +38,10 @@ from rca.ingest.formats import (
     ray,
     ray_core,
     slurm,
+    syslog,
     tee,
 )
+from rca.ingest.formats.continued import is_body, is_continued
 from rca.ingest.formats.progress import lead
 from rca.ingest.formats.words import LEVEL
 from rca.ingest.times import MONTH_NAME, WEEKDAY
@@ -45,9 +49,10 @@ from rca.ingest.times import MONTH_NAME, WEEKDAY
 __all__ = ["Line", "parse", "pieces"]
 
 DEEPEST = 8  # wrappers around one line; four are seen in practice
-ANSI = re.compile(r"\x1b(?:\[[0-9;:?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 #: What an indented line must begin with to be anything but the body of a message.
 INDENTED = frozenset("[(0123456789iI*=\x1b")
+EDGE = 20  # columns that rich leaves blank where it does not repeat the time
+BARE_LEVELS = ("INFO  ", "WARNING  ", "ERROR  ", "DEBUG  ", "CRITICAL ")
 DIGITS = "0123456789"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 PEELERS: dict[str, Callable[[str], tuple[str, Wrap] | None]] = {"[": tee.peel, "(": ray.peel, " ": launch.peel, "{": json_line.peel}
@@ -59,11 +64,11 @@ READERS: dict[str, tuple[Callable[[str], Line | None], ...]] = {
     "-": (header.read, heading.read),
     "#": (heading.read,),
     "=": (heading.read,),
-    "<": (kernel.read,),
+    "<": (kernel.read, syslog.read),
     " ": (header.read,),
     "(": (header.read,),
 }
-READERS |= dict.fromkeys(DIGITS, (header.read, kernel.read)) | dict.fromkeys(LETTERS, ())
+READERS |= dict.fromkeys(DIGITS, (header.read, kernel.read, syslog.read)) | dict.fromkeys(LETTERS, ())
 for _letters, _reader in (("VDIWEFC", klog.read), ("s", slurm.read), ("tl", logfmt.read), ("JFMASONDjfmasondklg", kernel.read)):
     READERS |= {_letter: (*READERS[_letter], _reader) for _letter in _letters}
 #: Behind an opening bracket the second character decides.
@@ -74,7 +79,7 @@ BRACKETS |= dict.fromkeys(DIGITS, (ray_core.read, slurm.read, kernel.read, heade
 DATED = (header.read,)  # `[2026-11-20 11:32:06]` or with milliseconds: by far the most frequent bracket
 #: Words and shapes with which a header of an unknown logger begins when it does not begin with a time.
 BEGINS = re.compile(
-    rf"(?:(?:global_)?rank[=:]?\d|{LEVEL}\b|{WEEKDAY},? |{MONTH_NAME} "
+    rf"(?:(?:global_)?rank[=:]?\d|[Rr]ank ?\d{{1,6}} ?\||{LEVEL}\b|{WEEKDAY},? |{MONTH_NAME} "
     # a name, then a time or a level that is more than a word of a sentence: "worker3 ERROR: x", not "No ERROR found"
     rf"|[A-Za-z_][\w.-]{{0,60}}+(?: \d{{1,9}})?(?: ?[:|-]{{1,2}} ?\[?{LEVEL}\b| {{1,4}}\[?{LEVEL}(?=:|\]| \|| +\[| +\S{{1,80}}:\d)"
     r"|[ :|-]{1,4}\[?(?:\d{4}-\d\d-\d\d|\d\d-\d\d \d\d:|\d\d:\d\d:\d\d)))",
@@ -93,11 +98,22 @@ def parse(text: str) -> Line:
     first = text[:1]
     if first == " " or first == "\t":
         bare = text.lstrip()
-        if bare[:1] not in INDENTED:
+        if bare[:1] not in INDENTED and not (text[:EDGE].isspace() and bare.startswith(BARE_LEVELS)):
             step = lead(bare) if bare[:4] == "Step" or bare[:4] == "step" else None
             return make((text, None, None, None, None, None, None, None, None, step, "", "plain", False, None, None))
     peeled = _peel(text, first)
-    return _read(text, first) if peeled is None else _merge(*peeled)
+    line = _read(text, first) if peeled is None else _merge(*peeled)
+    return _spelled(line) if "\\" in text and OPENS in line.text and not (line.extra and "exc" in line.extra) else line
+
+
+def parse_behind(text: str, wrap: Wrap) -> Line:
+    """Read a line whose label, which only the whole file could tell from its content, was taken off before.
+
+    >>> parse_behind("[rank3]: boom", Wrap("label", "alpha", host="alpha"))[:6]
+    ('boom', None, None, 3, None, 'alpha')
+    """
+    peeled = _peel(text, text[:1])
+    return _merge(peeled[0], [wrap, *peeled[1]]) if peeled else _merge(text, [wrap])
 
 
 def pieces(text: str) -> list[str]:
@@ -139,6 +155,8 @@ NCCL_HEAD = re.compile(
     r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] )?[A-Za-z\d][\w.-]{0,60}:\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w./+-]{1,80}:\d{1,6} )?(?:\(\w{1,60}\) )?\Z", re.ASCII
 )
 BAR = re.compile(r"\d%\||\d(?:it|s|B|tok|ex)/s|/it[\],]")
+#: Before a traceback of IPython stands the exception's name, before one of rich the edge of its box.
+ANNOUNCES = re.compile(r"\s*(?:[A-Za-z_][\w.]{0,120}\s{2,}|[\u2500-\u257f\s]+)")
 MOST_PIECES = 64
 RECORDS = ("json", "journal", "logfmt")  # a marker inside such a record is part of a value
 NCCL_LONGEST = 200
@@ -164,19 +182,22 @@ def _glued(text: str) -> list[str]:
         before = text[cuts[-1] : start]
         line = parse(before)
         # Behind nothing but a header or a rank the marker is that line's own, and a traceback also belongs to what announces it.
-        if line.text.strip() and not (line.prefixed and text.startswith("Traceback", start)):
+        announced = text.startswith("Traceback", start) and (line.prefixed or ANNOUNCES.fullmatch(line.text))
+        if line.text.strip() and not announced:
             cuts.append(start)
     return [text[:begin] + text[a:b] for a, b in zip(cuts, [*cuts[1:], len(text)], strict=True)]
 
 
 def _peel(text: str, first: str) -> tuple[str, list[Wrap]] | None:
     """The line without the wrappers at its start, and these, outermost first; None if there is none."""
-    if (first in DIGITS and text[4:5] == "-" and text[10:11] != "T") or (first == "[" and text[1:2] in DIGITS and "]<" not in text[:20]):
+    if (first in DIGITS and text[4:5] == "-" and text[10:11] != "T") or (first == "[" and text[1:2] in DIGITS and "," not in text[2:8]):
         return None  # a time: by far the most frequent beginning
     peeled = None
     wraps: list[Wrap] = []
     while first in PEELERS and (peeled := PEELERS[first](text)) is not None and len(wraps) < DEEPEST:
         text, wrap = peeled
+        if wrap.shape == "rank" and wraps and wraps[-1].shape == "rank":
+            wraps.pop()  # two processes wrote at once: the prefix of one stands before the line of the other
         wraps.append(wrap)
         first = text[:1]
     return (text, wraps) if wraps else None
@@ -196,12 +217,15 @@ def _wrapped(text: str) -> int:
 
 def _read(text: str, first: str, depth: int = 0) -> Line:
     """Read a line that no wrapper surrounds; `depth` counts the carriers around it."""
-    if (first == " " or first == "\t") and text.lstrip()[:1] not in INDENTED:
+    if (first == " " or first == "\t") and text.lstrip()[:1] not in INDENTED and not text[:EDGE].isspace():
         return Line(text)
     if text[:8] == "(AReaL) ":
         return header.read(text[8:], "areal") or Line(text[8:], shape="areal")
     if " NCCL " in text and (line := nccl.read(text)) is not None:
         return line
+    if first == "[" and text.find("] {", 20, RELAYED) > 0 and (relayed := cloud.peel(text)) is not None:
+        peeled = _peel(relayed[0], relayed[0][:1]) if depth < DEEPEST else None
+        return _merge(peeled[0], [relayed[1], *peeled[1]], depth + 1) if peeled else _merge(relayed[0], [relayed[1]], depth + 1)
     if first != "[":
         readers = READERS.get(first, OTHER)
     elif text[20:21] == "]" or text[24:25] == "]":
@@ -211,17 +235,71 @@ def _read(text: str, first: str, depth: int = 0) -> Line:
     for read in readers:
         line = read(text)
         if line is not None:
-            return _carried(text, line, depth) if line.level is None and line.rank is None and line.shape == "header" else line
+            if line.shape == "header":
+                return _carried(text, line, depth) if line.level is None and line.rank is None else line
+            return _content(line, depth) if line.shape in CARRIERS else line
     if first in LETTER_SET and BEGINS.match(text) and (line := header.read(text)) is not None:
         return _carried(text, line, depth) if line.level is None and line.rank is None else line
+    if "%|" in text and depth < DEEPEST and (fused := FUSED.search(text, 0, BAR_ENDS)):
+        return _read(text[fused.end() :], text[fused.end()], depth + 1)
     step = lead(text) if "tep" in text[:LEAD] or "teration" in text[:LEAD] else None
     return make((text, None, None, None, None, None, None, None, None, step, "", "plain", False, None, None))
 
 
+RELAYED = 48  # characters within which a relay's time ends
+CARRIERS = ("json", "journal", "syslog")  # records that others' lines are put into, one by one
+#: The end of a progress bar with the line of somebody else right behind it.
+FUSED = re.compile(r"%\|[^\]]{0,200}\d(?:it|s|B|tok|ex)?/(?:s|it|step|epoch)[^\]]{0,120}\](?=[A-Za-z\[(])")
+BAR_ENDS = 600
 CARRIED = frozenset("[({")  # with these a line begins that a carrier's time stands before
 NO_INNER = ("plain", "srun", "kaggle")  # "3: " behind a time is no label
 LETTER_SET = frozenset(LETTERS)
 LEAD = 60
+
+
+def _spelled(line: Line) -> Line:
+    r"""A line with a traceback whose line ends are spelled out, as in the `repr` of an exception or in JSON inside of text.
+
+    >>> line = _spelled(Line("failed: b'Traceback (most recent call last):\\\\n  File \\\\\"x.py\\\\\", line 3, in f\\\\nValueError: boom\\\\n'"))
+    >>> line.text, line.extra["exc"].splitlines()[-1]
+    ('failed', 'ValueError: boom')
+    """
+    at = line.text.index(OPENS)
+    trace = SPELLED_QUOTE.sub(r"\1", SPELLED_END.sub("\n", line.text[at:]))
+    if "\n" not in trace:
+        return line
+    before = line.text[:at].rstrip("bf'\"( :[{")
+    return line._replace(text=before or line.text[:at] or OPENS, extra={**(line.extra or {}), "exc": trace.rstrip("\n'\")]} ")})
+
+
+OPENS = "Traceback (most recent call last)"
+SPELLED_END = re.compile(r"\\{1,4}n")
+SPELLED_QUOTE = re.compile(r"\\{1,4}([\"'])")
+
+
+def _content(line: Line, depth: int) -> Line:
+    """A record whose message may be somebody else's line, with wrappers or a header of its own: what that says goes before the record."""
+    text = line.text
+    if depth >= DEEPEST or not text or "\n" in text:
+        return line
+    relayed = line.level is None or line.shape == "syslog"  # whose level is that of the stream
+    if line.prefixed and (is_continued(text) if relayed else is_body(text)):
+        line = line._replace(prefixed=False)
+    if text[:1] == " ":
+        return line
+    peeled = _peel(text, text[:1])
+    found = _merge(*peeled, depth + 1) if peeled else _read(text, text[:1], depth + 1)
+    if found.shape in NO_INNER:
+        return line
+    extra = {**(line.extra or {}), **(found.extra or {})}
+    if line.stamp and found.stamp:
+        extra["carrier"] = line.stamp
+    told = {name: value for name in OUTER if (value := getattr(found, name)) is not None}
+    prefixed = found.prefixed or (line.prefixed and not (is_continued if relayed else is_body)(found.text))
+    return line._replace(**told, text=found.text, stream=found.stream, prefixed=prefixed, extra=extra or None)
+
+
+OUTER = ("stamp", "level", "rank", "local_rank", "host", "pid", "actor", "stage", "step", "logger")
 
 
 def _carried(text: str, line: Line, depth: int) -> Line:

@@ -14,7 +14,9 @@ from typing import Any
 
 from rca.ingest import excerpt
 from rca.ingest.engines import matcher as make_matcher
+from rca.ingest.formats import Wrap
 from rca.ingest.line import pieces
+from rca.ingest.mend import Mended, Mender
 from rca.ingest.parts import InParts
 from rca.ingest.pool import scan_all
 from rca.ingest.reader import Reader
@@ -49,7 +51,7 @@ def ingest(paths: list[Path], *, workers: int | None = None, progress: Callable[
         return read_source(source, engine, by_literal, allowance)
 
     def join(source: Source, engine: Any, parts: list[Any]) -> dict[str, Any]:
-        return read_scanned(source, merged([p if p[0] == "died" else Part(*p) for p in parts]), by_literal, allowance)
+        return read_scanned(source, merged([p if p[0] == "died" else Part(*p) for p in parts]), engine, by_literal, allowance)
 
     in_parts = InParts(lambda *task: tuple(search(*task)), join)
     results = scan_all(sources, work, lambda: make_matcher(literals), in_parts=in_parts, workers=workers, progress=progress, meanwhile=meanwhile)
@@ -71,10 +73,10 @@ def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[
 
 def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], allowance: Allowance) -> dict[str, Any]:
     """Scan and read one file; the result is plain values that `marshal` takes."""
-    return read_scanned(source, scan(source, engine), by_literal, allowance)
+    return read_scanned(source, scan(source, engine), engine, by_literal, allowance)
 
 
-def read_scanned(source: Source, result: ScanResult, by_literal: list[list[Signature]], allowance: Allowance) -> dict[str, Any]:
+def read_scanned(source: Source, result: ScanResult, engine: Any, by_literal: list[list[Signature]], allowance: Allowance) -> dict[str, Any]:
     """Read the excerpts of a file that has been scanned."""
     hits = result.hits
     reader = Reader(source.name)
@@ -83,7 +85,7 @@ def read_scanned(source: Source, result: ScanResult, by_literal: list[list[Signa
         at = (1, 0, found["raw"][:600])
         document(reader, found, at, [s for i, _ in hits for s in by_literal[i]])
     else:
-        lines = _Lines(source, reader, hits, by_literal)
+        lines = _Lines(source, reader, engine, hits, by_literal)
         regions = excerpt.regions(size, hits, *allowance)
         for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
             lines.read(start, end, size)
@@ -98,8 +100,9 @@ def read_scanned(source: Source, result: ScanResult, by_literal: list[list[Signa
 class _Lines:
     """Decodes regions of one file, from first to last, and feeds them line by line with the signatures found in each line."""
 
-    def __init__(self, source: Source, reader: Reader, hits: list[tuple[int, int]], by_literal: list[list[Signature]]) -> None:
-        self._source, self._reader, self._hits, self._by_literal = source, reader, hits, by_literal
+    def __init__(self, source: Source, reader: Reader, engine: Any, hits: list[tuple[int, int]], by_literal: list[list[Signature]]) -> None:
+        self._source, self._reader, self._engine, self._hits, self._by_literal = source, reader, engine, hits, by_literal
+        self._mender: Mender | None = None
         self._offsets = [offset for _, offset in hits]
         self._at = 0  # behind the last line that was fed
         self._number: int | None = 1  # of the line there, as long as all lines before were fed
@@ -126,6 +129,10 @@ class _Lines:
 
     def _feed(self, data: bytes, start: int, more: Callable[[], bool]) -> None:
         """Feed the lines of `data`, which lies at `start`, while there is to be more."""
+        self._mender = self._mender or Mender(data)
+        if (mended := self._mender.mend(data, self._number, start, self._spans)) is not None:
+            self._feed_mended(mended, start + len(data), more)
+            return
         reader, hits, offsets = self._reader, self._hits, self._offsets
         position = 0
         index = bisect_left(offsets, start)
@@ -141,15 +148,42 @@ class _Lines:
             text = raw.decode("utf-8", "replace")
             if "\ufffd" in text:
                 reader.damaged += 1
-            if (found or "\r" in text) and text.lstrip()[:1] != "{":  # a JSON line is one record, whatever is inside
-                for piece in pieces(text):
-                    low = piece.lower()
-                    reader.line(piece, self._number, start + position, [s for s in found if any(w.lower() in low for w in s.literals)])
-            else:
-                reader.line(text, self._number, start + position, found)
+            _take(reader, text, self._number, start + position, found)
             position = stop + 1
             self._number = self._number + 1 if self._number is not None else None
         self._at = start + min(position, len(data))
+
+    def _feed_mended(self, lines: list[Mended], end: int, more: Callable[[], bool]) -> None:
+        """Feed lines that are not what lies in the file: their phrases are looked for anew."""
+        data = "\n".join(line.text for line in lines).encode("utf-8", "replace")
+        hits = sorted((stop - len(self._engine.literals[i]), i) for i, stops in self._engine.scan(data, 0, len(data)).items() for stop in stops)
+        position = index = 0
+        for line in lines:
+            self._at, self._number = line.offset, line.number
+            if not more():
+                return
+            position += len(line.text.encode("utf-8", "replace")) + 1
+            found: list[Signature] = []
+            while index < len(hits) and hits[index][0] < position:
+                found.extend(self._by_literal[hits[index][1]])
+                index += 1
+            self._reader.damaged += "\ufffd" in line.raw
+            _take(self._reader, line.text, line.number, line.offset, found, line.raw, line.wrap)
+        self._at, self._number = end, self._mender.next_number if self._mender else None
+
+    def _spans(self, data: bytes) -> list[tuple[int, int]]:
+        """`(start, end)` of every known phrase in `data`."""
+        return [(end - len(self._engine.literals[i]), end) for i, ends in self._engine.scan(data, 0, len(data)).items() for end in ends]
+
+
+def _take(reader: Reader, text: str, number: int | None, offset: int, found: list[Signature], raw: str | None = None, wrap: Wrap | None = None) -> None:
+    """Hand one line to the reader, in pieces where several share it."""
+    if (found or "\r" in text) and text.lstrip()[:1] != "{":  # a JSON line is one record, whatever is inside
+        for piece in pieces(text):
+            low = piece.lower()
+            reader.line(piece, number, offset, [s for s in found if any(w.lower() in low for w in s.literals)], raw, wrap)
+    else:
+        reader.line(text, number, offset, found, raw, wrap)
 
 
 def _opens_document(head: bytes) -> bool:

@@ -13,24 +13,24 @@ from typing import Any
 from rca.ingest import generic
 from rca.ingest.blocks import child_failed, counters, pyspy, query_csv, stacks
 from rca.ingest.blocks.chain import speaker
-from rca.ingest.blocks.traceback import IGNORED, START, Raised, Traceback
+from rca.ingest.blocks.traceback import HEADLESS, IGNORED, OPENS, Raised, Traceback, unfused
 from rca.ingest.fields import fields_of
-from rca.ingest.formats import progress
+from rca.ingest.formats import Wrap, progress
+from rca.ingest.formats.continued import is_continued
 from rca.ingest.introduction import introduce
-from rca.ingest.line import Line, parse
+from rca.ingest.line import Line, parse, parse_behind
+from rca.ingest.raised import TRANSPORT_ERRORS, in_worker, kind_of, sensed
 from rca.ingest.rhythm import Rhythm
 from rca.ingest.series import Series
 from rca.ingest.signatures import Signature, best
 from rca.ingest.stages import stage_of
-from rca.taxonomy import VICTIM_KINDS, Kind
+from rca.taxonomy import Kind
 
 TEXT_CUT = 2000  # characters of a message that an event keeps
 RAW_CUT = 600  # characters of the raw line that travel with an event, more than a report cites
 FACT_LINES = 60  # a process says who it is in its first lines
 MARK_CUT = 200
-TRANSPORT_ERRORS = ("DistBackendError", "DistNetworkError", "DistStoreError")
 WHAT_RANK = re.compile(r"\s*what\(\): {0,4}\[(?:PG [^\]]{0,60})?Rank (\d{1,6})\]")
-SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
@@ -82,9 +82,12 @@ class Reader:
 
     # -- one line ---------------------------------------------------------------------------------------------------
 
-    def line(self, text: str, number: int | None, offset: int, found: list[Signature]) -> None:
-        """Take one decoded line; `found` are the signatures whose literal the scanner saw in it."""
-        line = parse(text)
+    def line(self, text: str, number: int | None, offset: int, found: list[Signature], raw: str | None = None, wrap: Wrap | None = None) -> None:
+        """Take one decoded line; `found` are the signatures whose literal the scanner saw in it.
+
+        Of a mended line, `raw` is what lies in the file and `wrap` what the label before it told.
+        """
+        line = parse(text) if wrap is None else parse_behind(text, wrap)
         stream = self.streams.get(line.stream)
         if stream is None:
             stream = self.streams[line.stream] = Stream()
@@ -93,7 +96,7 @@ class Reader:
         if line.shape != "plain":
             self.parsed += len(text) + 1
             self.shapes[line.shape] = self.shapes.get(line.shape, 0) + 1
-        at = (number, offset, text[:RAW_CUT])
+        at = (number, offset, (raw or text)[:RAW_CUT])
         if stream.block is not None and not self._continues(stream, line, at, found):
             self._close(stream)
         if stream.block is None:
@@ -168,12 +171,15 @@ class Reader:
 
     def _open(self, stream: Stream, line: Line, at: tuple, found: list[Signature]) -> None:
         text = line.text
-        if START in text:
-            stream.block, stream.raw = Traceback(), []
-            before, _, _ = text.partition(START)
-            if before.strip():  # "ERROR request failed Traceback ..." on one line
+        if line.extra and (trace := line.extra.get("exc")):
+            self.embedded(stream, str(trace), at, found)
+            return
+        if (opens := OPENS in text) or ('File "' in text and HEADLESS.match(text)):
+            stream.block, stream.raw = Traceback(stream.stamp), []
+            before = text.partition(OPENS)[0].strip() if opens else ""
+            if " " in before:  # "ERROR request failed Traceback ..." on one line
                 stream.heading = stream.heading or (before, at)
-            self._continues(stream, line._replace(text=START, prefixed=False), at, found)
+            self._continues(stream, line._replace(prefixed=False), at, found)
             return
         if text.startswith(("Timeout (", "Fatal Python error:")) and (stacks.SCHEDULED.match(text) or stacks.FATAL.match(text)):
             stream.block, stream.raw = stacks.Stacks(text), [(at, text, found)]
@@ -190,9 +196,6 @@ class Reader:
             if found:
                 self._signature(stream, line, at, found)
             return
-        if line.extra and (trace := line.extra.get("exc")):
-            self.embedded(stream, str(trace), at, found)
-            return
         if text[:1] == "E" and (thread := THREAD.match(text)):
             stream.heading = (f"thread {thread[1]}", at)
             return
@@ -200,7 +203,7 @@ class Reader:
             return
         if line.level not in CALM and (": " in text) and (bare := BARE.match(text)):
             # The head of its traceback was cut off or never printed; the last line still says what was raised.
-            name = bare[1].rsplit(".", 1)[-1]
+            name = unfused(bare[1]).rsplit(".", 1)[-1]
             attrs = {"exception": name, "traceback": True, "bare": True, "inherited": not line.prefixed, "frames": []}
             kind, felt = (Kind.PEER_LOST, {}) if name in TRANSPORT_ERRORS else self.guess(generic.meaning(text, "error"), Kind.EXCEPTION)
             self._emit(stream, kind, text[:TEXT_CUT], "error", at, attrs=attrs | felt)
@@ -216,7 +219,9 @@ class Reader:
     def _continues(self, stream: Stream, line: Line, at: tuple, found: list[Signature]) -> bool:
         block = stream.block
         if isinstance(block, Traceback):
-            if not block.feed(line.text, prefixed=line.prefixed):
+            # A carrier puts its time before each line: the one that ends the traceback is not a message of its own.
+            prefixed = line.prefixed and (block.ended or line.level is not None or not is_continued(line.text))
+            if not block.feed(line.text, prefixed=prefixed, known=bool(found)):
                 return False
             stream.raw.append((at, line.text, found))
             if "ChildFailedError" in line.text and block.ended:
@@ -246,8 +251,12 @@ class Reader:
     def _close(self, stream: Stream) -> None:
         block, stream.block = stream.block, None
         if isinstance(block, Traceback):
-            self._raised(stream, block.finish(), stream.raw)
+            chain = block.finish()
+            self._raised(stream, block, chain, stream.raw)
             stream.heading = None
+            for at, text, found in () if chain else stream.raw:  # its end is missing: what is known in it still happened
+                if found:
+                    self._signature(stream, Line(text), at, found)
         elif isinstance(block, stacks.Stacks):
             at, text, _found = stream.raw[0]
             frames = block.main()
@@ -280,9 +289,9 @@ class Reader:
             if not block.feed(text, prefixed=False):
                 break
             lines.append((at, text, found))
-        self._raised(stream, block.finish(), lines)
+        self._raised(stream, block, block.finish(), lines)
 
-    def _raised(self, stream: Stream, chain: list[Raised], lines: list[tuple]) -> None:
+    def _raised(self, stream: Stream, block: Traceback, chain: list[Raised], lines: list[tuple]) -> None:
         """One traceback is one event; its kind is that of the oldest exception of the chain that a signature knows."""
         if not chain:
             return
@@ -293,32 +302,23 @@ class Reader:
             chosen = inner  # what the worker raised, not the wrapper that brought it home
         if stream.heading and str(stream.heading[0]).startswith(IGNORED):
             return  # the line that announced it is an event already
-        kind = Kind(hit[0].kind) if hit else Kind.EXCEPTION
-        in_worker = any(r.worker for r in chain) or "DataLoader worker process" in last.message
         thread = stream.heading[0][7:] if stream.heading and str(stream.heading[0]).startswith("thread ") else None
-        if in_worker and kind in (Kind.EXCEPTION, Kind.CORRUPT_DATA, Kind.SHAPE_MISMATCH, Kind.LOADER_WORKER_EXCEPTION):
-            kind = Kind.LOADER_WORKER_EXCEPTION
-        elif thread and kind is Kind.EXCEPTION:
-            kind = Kind.THREAD_EXCEPTION
-        if kind is Kind.EXCEPTION and chosen.type.rsplit(".", 1)[-1] in TRANSPORT_ERRORS:
-            kind = Kind.PEER_LOST  # torch's own names for "the connection to somebody else broke"
-        if kind in (Kind.DEVICE_ERROR, Kind.EXCEPTION) and "CUDA error: invalid" in chosen.text and any(SHARES.search(f.function) for r in chain for f in r.frames):
-            kind = Kind.DEVICE_IPC
-        felt: dict[str, int] = {}
-        if kind is Kind.EXCEPTION and (sensed := [(r, s) for r in sorted(chain, key=lambda r: not r.worker) if (s := generic.meaning(r.text, "error"))]):
-            chosen, sense = next(((r, s) for r, s in sensed if s.kind not in VICTIM_KINDS), sensed[0])
-            kind, felt = self.guess(sense, kind)
+        kind, felt = kind_of(chain, chosen, hit, thread), {}
+        if kind is Kind.EXCEPTION and (found := sensed(chain)):
+            chosen, (kind, felt) = found[0], self.guess(found[1], kind)
         at = next((a for p, (a, _, _) in enumerate(lines) if p == chosen.position), lines[-1][0])
         frames = [tuple(f) for f in chosen.frames] or [tuple(f) for f in last.frames]
         attrs: dict[str, Any] = {
             "inherited": stream.heading is None or thread is not None,  # its time is only that of an earlier line
             "exception": chosen.type.rsplit(".", 1)[-1], "chain": [r.text[:300] for r in chain], "frames": frames[-12:],
-            "thread": thread, "loader": in_worker, "signature": hit[0].id if hit else None, "traceback": True, **felt,
+            "thread": thread, "loader": in_worker(chain), "signature": hit[0].id if hit else None, "traceback": True, **felt,
         }  # fmt: skip
-        fields = fields_of(hit, attrs) if hit else {}
+        if block.remote:
+            attrs["bare"] = True  # a driver's report of what another process raised: no more than that process's last line
+        fields = block.remote | (fields_of(hit, attrs) if hit else {})
         if not stream.said_stage and "stage" not in fields:
             fields["stage"] = stage_of([f for r in chain for f in r.frames]) or stream.stage
-        self._emit(stream, kind, chosen.text[:TEXT_CUT], "error", at, attrs=attrs, first=lines[0][0], **fields)
+        self._emit(stream, kind, chosen.text[:TEXT_CUT], "error", at, attrs=attrs, stamp=block.stamp, first=lines[0][0], **fields)
 
     # -- single lines -----------------------------------------------------------------------------------------------
 

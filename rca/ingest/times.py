@@ -52,7 +52,7 @@ MONTH_NAME = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 #: Source of a regex that takes any of the forms at the head of a line. It has no groups and begins at the first character.
 PATTERN = (
-    rf"(?:\d{{4}}[-/]\d\d[-/]\d\d[T\ _]{CLOCK}{ZONE}?"  # 2026-11-20 11:32:10,216
+    rf"(?:\d{{4}}[-/]\d\d[-/]\d\d(?:[T\ _]|,\ ){CLOCK}{ZONE}?"  # 2026-11-20 11:32:10,216
     rf"|\d{{8}}[-\ ]{CLOCK}"  # 20261120-11:49:29.471
     rf"|\d\d/\d\d/(?:\d{{4}}|\d\d)[,\ ]\ ?{CLOCK}"  # 11/20/2026 11:35:37, 11/20/26 11:35:37
     rf"|\d\d-\d\d\ {CLOCK}"  # 11-20 11:48:58
@@ -102,6 +102,8 @@ def of(text: str) -> Stamp | None:
     try:
         mark = text[4:5]
         if mark == "-" or mark == "/":
+            if text[10:12] == ", ":  # Airflow
+                text = f"{text[:10]} {text[12:]}"
             return _rest(_second(text[:19]), text, 19, True)
         mark = text[2:3]
         if mark == "-":

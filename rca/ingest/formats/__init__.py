@@ -39,6 +39,15 @@ class Line(NamedTuple):
 make = partial(tuple.__new__, Line)
 
 
+def unpadded(rest: str) -> str:
+    """What follows a prefix, without the blank that some launchers put behind theirs: tracebacks are indented by even numbers.
+
+    >>> [unpadded(t) for t in (" x", "  File", "   File", "x")]
+    ['x', '  File', '  File', 'x']
+    """
+    return rest[1:] if rest[:1] == " " and (len(rest) - len(rest.lstrip(" "))) % 2 else rest
+
+
 class Wrap(NamedTuple):
     """What one wrapper told. Lines of one writer share it, so `peel` functions remember it."""
 

@@ -21,7 +21,8 @@ from rca.ingest.times import Stamp, epoch, of
 
 #: Name in the record -> our field. Of two names for one field the one that stands first in the record wins.
 ALIASES = {
-    "msg": "text", "message": "text", "log": "text", "text": "text", "event": "event",
+    "msg": "text", "message": "text", "log": "text", "text": "text", "textPayload": "text", "line": "text", "_msg": "text", "@message": "text",
+    "short_message": "text", "event": "event",
     "ts": "time", "time": "time", "timestamp": "time", "asctime": "time", "@timestamp": "time", "datetime": "time", "created": "time",
     "level": "level", "levelname": "level", "severity": "level", "lvl": "level", "log.level": "level", "log_level": "level",
     "rank": "rank", "global_rank": "rank", "local_rank": "local_rank",
@@ -34,12 +35,24 @@ ALIASES = {
 }  # fmt: skip
 PINO = {10: "debug", 20: "debug", 30: "info", 40: "warning", 50: "error", 60: "critical"}
 PYTHON = {10: "debug", 20: "info", 30: "warning", 40: "error", 50: "critical"}
+#: Objects inside which exporters put the record itself, and the places where collectors name the node.
+NESTED = ("_source", "jsonPayload", "fields", "attributes")
+PLACES = (
+    ("kubernetes", "host"), ("kubernetes", "node", "name"), ("kubernetes", "node_name"), ("labels", "node_name"), ("labels", "node"), ("stream", "node_name"),
+    ("labels", "compute.googleapis.com/resource_name"), ("resource", "labels", "node_name"), ("kubernetes", "pod_name"), ("kubernetes", "pod", "name"),
+    ("labels", "pod"), ("resource", "labels", "pod_name"),
+)  # fmt: skip
 HEADING = "Traceback (most recent call last):"
 
 
 def build(record: dict[str, Any], raw: str, shape: str) -> Line | None:
     """The Line that a record states; None for a record that is no log line (a span, a metric, a configuration)."""
     found: dict[str, Any] = {}
+    for name in NESTED:
+        if isinstance(record.get(name), dict):
+            record = {**record[name], **record}
+    if isinstance(record.get("log"), dict):  # Elastic Common Schema: the level's place, not the text
+        record = {**{f"log.{k}": v for k, v in record["log"].items() if isinstance(v, str)}, **{k: v for k, v in record.items() if k != "log"}}
     for key, value in record.items():
         field = ALIASES.get(key)
         if field is not None and value is not None and field not in found:
@@ -67,11 +80,22 @@ def build(record: dict[str, Any], raw: str, shape: str) -> Line | None:
     if actor is None and logger is not None and rank is None and is_process(logger):
         actor, logger = logger, None
     host = get("host")
-    host = host.get("name") if isinstance(host, dict) else host
+    host = host.get("name", host.get("hostname")) if isinstance(host, dict) else host or _placed(record)
     return Line(
         text, moment(get("time")), _level(get("level"), record), rank, _number(get("local_rank")), host if isinstance(host, str) and host else None,
         _number(get("pid")), actor, stage, step, "", shape, True, logger, {"exc": exc} if exc else None,
     )  # fmt: skip
+
+
+def _placed(record: dict[str, Any]) -> str | None:
+    """The node that a collector names beside the record: Kubernetes metadata of fluentd, Elastic and Cloud Logging, Loki's labels."""
+    for path in PLACES:
+        value: Any = record
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, str) and value:
+            return value
+    return None
 
 
 def moment(value: Any) -> Stamp | None:

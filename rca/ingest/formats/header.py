@@ -33,7 +33,7 @@ from rca.ingest.formats import HEAD, Line, make
 from rca.ingest.formats.continued import is_body, is_continued
 from rca.ingest.formats.progress import find
 from rca.ingest.formats.words import LEVEL, LEVELS, is_process
-from rca.ingest.times import PATTERN, of
+from rca.ingest.times import PATTERN, Stamp, of
 
 SAMPLE = """\
 [2026-11-20 11:32:06] [INFO] [train.py:120] [Rank 0] step=12 loss=0.31
@@ -70,15 +70,16 @@ FIELD = rf"""(?:
       | (?:pid[\ =:]|(?=\d{{1,9}}\]\ {{0,8}}\[?{LEVEL}\b))(\d{{1,9}})\]   # 7 pid
       | (?<=\[)([A-Za-z_][\w.-]{{0,60}})\](?!:)(?:\ ?\[(?!{ANY_LEVEL}\]|{RANK}\d)[\w<>.]{{1,60}}\])?   # 8 process or logger, then perhaps a function
     )
+  | \{{[\w./-]{{1,80}}{SOURCE_FILE}:\d{{1,6}}\}}                         # `{{pod.py:120}}` of Airflow
   | (?=[\dA-Z])(?:(?=[\dFJMASONDTW])({PATTERN})                      # 9 time
       | ({LEVEL})(?![\w.=(])\]?                                      # 10 level
       | {THREAD}(?::(\d{{1,9}}))?(?![\w(])                           # 11 pid, `MainThread:4105`
       | ([DIWEFC])\ (?=\S{{1,160}}:\d{{1,6}}\])                       # 12 level, `F external/x.cc:458] `
       | (\d{{1,9}})(?=\ {{1,8}}\[?{LEVEL}\b|\ --\ )                    # 13 pid
     )
-  | {RANK}[=:]?(\d{{1,6}})(?=\ ?[|:\]]|\ -\ |\ \w+=|\ \[?{LEVEL}\b)   # 14 rank, `rank=3 | `
+  | {RANK}[=:]?(?:(?<=k)\ (?=\d{{1,6}}\ ?\|))?(\d{{1,6}})(?=\ ?[|:\]]|\ -\ |\ \w+=|\ \[?{LEVEL}\b)   # 14 rank, `rank=3 | `
   | (?<=[A-Z]:)([A-Za-z_][\w.]{{0,120}}+):(?=\S)                     # 15 logger, `WARNING:root:`
-  | ([A-Za-z_][\w.-]{{0,80}}+)(?:\ (\d{{1,9}}))?(?:\ [-|]\ |:\ ?|\ )\ {{0,8}}(?=\[?{LEVEL}\b)  # 16 process or logger, 17 pid
+  | ([A-Za-z_][\w.-]{{0,80}}+)(?:\ (\d{{1,9}}))?(?:\ [-|]\ |:\ ?|\ )\ {{0,8}}(?=(?:\[?{RANK}[=:]?\d{{1,6}}\]?\ )?\[?{LEVEL}\b)  # 16 process or logger, 17 pid
   | (?!(?:step|epoch|iter|iteration|global_step):)([A-Za-z_/.<][\w./<>-]{{0,100}}+)(?:   # 18 a source or logger, by what follows it:
         (?::[\w<>]{{1,60}}){{0,2}}(?=\ --?\ )                         # `train:main:120 - `, `worker.py:1654 -- `, `root - `
       | :\d{{1,6}}\]                                                # `controller.py:56] `
@@ -91,6 +92,8 @@ BETWEEN = r"[\ \t]{0,12}+(?:(?:\||--?|>>?|:|,|~)(?=[\ \t])|[:|])?[\ \t]{0,12}+"
 # The outer loop is greedy and nothing follows it, so it is never unwound. It must not be possessive: CPython 3.11 raises SystemError
 # on groups inside possessive loops (gh-101955), and possessive groups of its first releases match too much (gh-106052).
 AFTER = r"(?:[\ \t]{0,12}(?:\||--?|>>?|:|,|~)(?:[\ \t]|$)|[:|]|[\ \t])?"
+COLUMN = 9
+EDGE = re.compile(r"([\w.-]{1,80}\.py):\d{1,6}", re.ASCII)
 HEADER = re.compile(rf"(?:{BETWEEN}{FIELD})+{AFTER}", re.VERBOSE | re.ASCII)
 LOGGER = re.compile(rf"(?!{NO_LOGGER})([a-z_][\w.]{{0,80}}+)(?<!Error): (?![\d{{\[])", re.ASCII)
 HOST_RANK = re.compile(r"\[(?=[A-Za-z][\w.]{0,60}[\d-])([A-Za-z][\w-]{0,60}(?:\.[a-z][\w-]{0,40}){0,4}):(\d{1,5})\] ?", re.ASCII)
@@ -129,8 +132,17 @@ def read(text: str, shape: str = "header") -> Line | None:
     rank = rank1 or rank2
     if time is None and level is None and rank is None:
         return None
-    message = text[match.end() :]
+    end = match.end()
+    message = text[end:]
     opens = message[:1]
+    if level2 is not None and (opens == " " or len(level2) == 8) and text.startswith(f"{level2} ", end - 1 - len(level2)):
+        pad = COLUMN - 1 - len(level2)  # rich pads the level and puts the source at the right edge
+        if opens == " " and message[:pad].isspace() and message[pad : pad + 1] != " ":  # a level padded to eight columns
+            message = message[pad:]
+            opens, end, pad = message[:1], end + pad, 0
+        body, _, source = message[pad:].rstrip().rpartition("  ")
+        if not message[:pad].strip() and body and (edge := EDGE.fullmatch(source.strip())):
+            return _rich(body.rstrip(), edge[1], of(time) if time else None, LEVELS[level2])
     if opens == " " and text[match.end() - 2] == ":" and level1 is None:  # uvicorn pads "INFO:" to ten columns
         message = message.lstrip(" ")
         opens = message[:1]
@@ -170,6 +182,13 @@ def read(text: str, shape: str = "header") -> Line | None:
     stage, step = find(message)
     prefixed = time is not None or level is not None
     return make((message, stamp, level, rank, local_rank, host, pid, actor, stage, step, "", shape, prefixed, logger, None))
+
+
+def _rich(message: str, source: str, stamp: Stamp | None, level: str) -> Line:
+    """A line of rich's handler: the message without the blanks and the source behind it."""
+    rank, host, message = tag_rank(message, True)
+    stage, step = find(message)
+    return make((message, stamp, level, rank, None, host, None, None, stage, step, "", "header", True, source, None))
 
 
 def _tail(tail: str, level: str | None, rank: int | None, actor: str | None) -> tuple[str | None, int | None, str | None]:

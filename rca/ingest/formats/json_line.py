@@ -31,7 +31,7 @@ SAMPLE = """\
 LONGEST = 1 << 18  # a log record longer than this is a dump of something else
 SHORT, PEEK = 1024, 4096
 #: One of these keys is in every log record; long spans, metrics and configurations are not decoded at all.
-KEYS = re.compile(r'"(?:msg|message|event|log|text|MESSAGE|record|step|exception|levelname|@timestamp)"\s{0,4}:')
+KEYS = re.compile(r'"(?:msg|message|event|log|text|textPayload|jsonPayload|line|_source|MESSAGE|record|step|exception|levelname|@timestamp)"\s{0,4}:')
 
 
 def decode(text: str) -> dict[str, Any] | None:

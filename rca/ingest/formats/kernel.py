@@ -86,7 +86,7 @@ def read(text: str) -> Line | None:
         return None
     _, when, host, tag, pid, _ = match.groups()
     worded = not when[:1].isdecimal() or "月" in when
-    if not worded and tag not in DAEMONS and not (HOST_LIKE.search(host) and text[10] == "T"):
+    if not worded and tag not in DAEMONS and not ((HOST_LIKE.search(host) or pid) and text[10] == "T"):
         return None
     stamp = of(when)
     if worded and stamp is None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 
-from rca.ingest.formats import LOCAL, Wrap
+from rca.ingest.formats import LOCAL, Wrap, cloud, mpi
 from rca.ingest.formats.words import LEVEL
 from rca.ingest.times import of
 
@@ -46,13 +46,15 @@ CONTAINER = re.compile(
     re.ASCII,
 )
 KAGGLE = re.compile(r"\d{1,7}\.\d{1,3}s\t\d{1,7}\t", re.ASCII)
+RAISED = r"[A-Za-z_][\w.]{0,80}(?:Error|Exception): "
 #: A host name is only believed where something stands behind it that begins a line of its own.
 PDSH = re.compile(
     r"((?=[a-z.-]{0,60}\d)[a-z][A-Za-z\d.-]{0,60}): ?(?=\[rank\d|\[default\d|\[?\d{4}-\d\d-\d\d|  File \"|Traceback \(|[VIWEFC]\d{4} \d\d:"
-    rf"|\[[EWIF]\d{{3,4}} |{LEVEL}\b)",
+    rf"|\[[EWIF]\d{{3,4}} |{LEVEL}\b|{RAISED})",
     re.ASCII,
 )
-COMPOSE = re.compile(r"([A-Za-z][\w.-]{0,60}?[-_]\d{1,4}) {1,20}\| ", re.ASCII)
+ADDRESS = re.compile(rf"((?:\d{{1,3}}\.){{3}}\d{{1,3}}): ?(?=\[rank\d|\[?\d{{4}}-\d\d-\d\d|  File \"|Traceback \(|{LEVEL}\b|{RAISED})", re.ASCII)
+COMPOSE = re.compile(r"([A-Za-z][\w.-]{0,60}?[-_](?:\d{1,4}|\d{1,4}-\w{5}(?:[_-]\d{1,2})?)) {1,20}\| ", re.ASCII)
 
 
 def peel(text: str) -> tuple[str, Wrap] | None:
@@ -62,18 +64,28 @@ def peel(text: str) -> tuple[str, Wrap] | None:
         if text[4:5] == "-":
             match = CONTAINER.match(text, 0, LOCAL) if text[10:11] == "T" else None
             if match is None:
-                return None
+                return cloud.peel(text) if "/" in text[20:LOCAL] else None
             shape = "cri" if text[match.end() - 3 : match.end() - 1].strip() in ("F", "P") else "kubectl"
             return text[match.end() :], Wrap(shape, stamp=of(match[1]))
         if match := SRUN.match(text):
             return text[match.end() :], Wrap("srun", match[1])
         match = KAGGLE.match(text) if "s\t" in text[:12] else None
-        return (text[match.end() :], Wrap("kaggle")) if match else None
+        if match:
+            return text[match.end() :], Wrap("kaggle")
+        if "." in text[1:4] and (match := ADDRESS.match(text, 0, LOCAL)):
+            return text[match.end() :], Wrap("pdsh", match[1], host=match[1])
+        return cloud.peel(text) if "\t" in text[:LOCAL] else None
     if text.startswith("stderr: "):
         return text[8:], Wrap("accelerate")
     head = text[:LOCAL]
+    if "<std" in head:
+        return mpi.peel(text)
+    if "\t" in head and (peeled := cloud.peel(text)) is not None:
+        return peeled
     if ":" in head and first.islower() and (match := PDSH.match(text, 0, LOCAL)):
         return text[match.end() :], Wrap("pdsh", match[1], host=match[1])
     if " | " in head and (match := COMPOSE.match(head)):
+        if head[:5] == "algo-":
+            return cloud.peel(text)
         return text[match.end() :], Wrap("compose", match[1], actor=match[1])
     return None

@@ -82,7 +82,7 @@ WRITERS = frozenset(("R", "w", "r", "p", "g"))  # first letters of what `writer`
 COUNTED = re.compile(r"(?:^|[\s|\[(])(?:global[_ ]?)?(?:step|iter(?:ation)?|it|batch|ba|update|seq)s?[\s=:#]{1,12}(\d{1,10})(?![\d.])", re.I | re.ASCII)
 #: What a program counts that makes no finer count.
 EPOCHS = re.compile(r"(?:^|[\s|\[(])(?:epoch|ep|round|episode)s?[\s=:#\[(]{1,12}(\d{1,7})(?![\d.])", re.I | re.ASCII)
-WRITER = re.compile(r"(?:R(\d{1,5})|(?:worker|rank|proc|gpu)[ _]?(\d{1,5})/\d{1,5}|rank[ _]?(\d{1,5}):)\s", re.ASCII)
+WRITER = re.compile(r"(?:R(\d{1,5})|(?:worker|rank|proc|gpu)[ _]?(\d{1,5})/\d{1,5}|[Rr]ank[ _]?(\d{1,5})(?::| ?\|))\s", re.ASCII)
 
 
 def has_metric(low: str) -> bool:

@@ -13,6 +13,8 @@ rank rank1 1 None None '[E1118 20:32:2'
 areal_merged actor None None actor '(AReaL) 202603'
 areal_merged main None None main 'Traceback (mos'
 mpi 1,3 3 None None 'Bus error'
+rank rank5 5 None None 'boom'
+rank rank3 3 None trainer '  File "train.'
 kubectl pod/gpt-worker-1/pytorch None None pytorch 'epoch 3'
 >>> [peel(f"[{name}]:x")[1][1:7] for name in ("train-0", "h100-042")]
 [('train-0', None, None, None, None, 'train-0'), ('h100-042', None, None, None, None, None)]
@@ -20,7 +22,7 @@ kubectl pod/gpt-worker-1/pytorch None None pytorch 'epoch 3'
 [None, None, None, None, None, None, None]
 
 Source: torch/distributed/elastic/multiprocessing/tail_log.py, torch/distributed/distributed_c10d.py (excepthook); areal scheduler
-(`sed` in its worker command); ompi `--tag-output`; kubectl logs `--prefix`.
+(`sed` in its worker command); kubectl logs `--prefix`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from rca.ingest.formats import Wrap
+from rca.ingest.formats import Wrap, mpi, unpadded
 from rca.ingest.formats.words import LEVELS, is_process
 
 SAMPLE = """\
@@ -39,13 +41,16 @@ SAMPLE = """\
 [actor]   (AReaL) 20260301-16:31:00.425 [FSDPEngine Rank 3] INFO: x
 [main]    Traceback (most recent call last):
 [1,3]<stderr>:Bus error
+[n3:r5] boom
+[trainer/rank3]:  File "train.py"
 [pod/gpt-worker-1/pytorch] epoch 3"""
 
 LONGEST = 64
 TEE = re.compile(r"([A-Za-z_][\w.-]*?)(\d{1,5})", re.ASCII)
 #: Words that stand before a number and a colon in messages and are no role of a launcher.
 NO_ROLE = frozenset(("step", "epoch", "iter", "iteration", "layer", "errno", "batch", "stage", "phase", "dim", "thread", "node", "e", "w", "i", "f"))
-MPI = re.compile(r"\[(\d{1,6},(\d{1,6}))\]<(?:stdout|stderr|stddiag)>: ?", re.ASCII)
+#: `[n3:r5]`, `[trainer/rank3]`: a template of the user's own; the number is believed to be a rank where it is called so.
+NAMED = re.compile(r"([A-Za-z][\w.-]{0,50})[:/|](?:global_?)?r(?:ank)?[ =:_]?(\d{1,6})", re.ASCII | re.I)
 ROLE = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 COLUMN = 10  # AReaL pads the role to this width
 
@@ -59,7 +64,7 @@ def peel(text: str) -> tuple[str, Wrap] | None:
     if after == ":":
         wrap = _writer(text[1:end])
         if wrap is None:
-            return None
+            return _named(text, end)
         if wrap.local_rank is None and text[end + 2 : end + 3] == " ":
             end += 1
         return text[end + 2 :], wrap
@@ -68,15 +73,24 @@ def peel(text: str) -> tuple[str, Wrap] | None:
         if inner[:4] == "pod/":
             return text[end + 2 :], _pod(inner)
         if text[end + 2 : end + 3] not in " (":  # the frequent case: the first field of a header
-            return None
+            return _named(text, end)
         rest = text[end + 1 :].lstrip(" ")
         if rest[:7] == "(AReaL)" or (rest[:2] == "(R" and " pid=" in rest[:LONGEST]):
             return rest, Wrap("areal_merged", inner, actor=inner)
         if len(text) - len(rest) >= COLUMN and end + 2 < COLUMN + 8 and ROLE.fullmatch(inner) and inner not in LEVELS:
             return text[max(COLUMN, end + 3) :], Wrap("areal_merged", inner, actor=inner)
-    elif after == "<" and (match := MPI.match(text)):
-        return text[match.end() :], Wrap("mpi", match[1], rank=int(match[2]))
-    return None
+        return _named(text, end)
+    return mpi.peel(text) if after == "<" else None
+
+
+def _named(text: str, end: int) -> tuple[str, Wrap] | None:
+    """A name and a rank in the bracket that closes at `end`: `[n3:r5] x`."""
+    if not text[end - 1].isdecimal() or (match := NAMED.fullmatch(text, 1, end)) is None:
+        return None
+    name = match[1]
+    host, actor = (None, name) if is_process(name) else (name, None)
+    rest = text[end + 2 :]  # behind the colon or the blank
+    return unpadded(rest) if text[end + 1] == ":" else rest, Wrap("rank", f"rank{match[2]}", rank=int(match[2]), host=host, actor=actor)
 
 
 @lru_cache(maxsize=1 << 12)
