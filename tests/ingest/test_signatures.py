@@ -121,10 +121,10 @@ def test_regexes_are_linear(line):
     slow = []
     for signature in SIGNATURES:
         best_ms = float("inf")
-        for _ in range(3):  # the best of three: a busy machine is no slow regex
-            start = time.perf_counter()
+        for _ in range(3):  # the best of three, in CPU time: a busy machine is no slow regex
+            start = time.process_time()
             signature.pattern.search(line)
-            best_ms = min(best_ms, (time.perf_counter() - start) * 1e3)
+            best_ms = min(best_ms, (time.process_time() - start) * 1e3)
             if best_ms < SLOWEST_MS:
                 break
         else:
