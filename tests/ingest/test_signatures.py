@@ -40,6 +40,7 @@ UserWarning: Detected call of `lr_scheduler.step()` before `optimizer.step()`. F
 mlx5_core 0000:3b:00.0: mlx5_cmd_out_err:803:(pid 10318): ACCESS_REG(0x805) op_mod(0x1) failed, status bad parameter(0x3), syndrome (0x6c4d48), err(-22)
 EXT4-fs (dm-0): mounted filesystem with ordered data mode. Opts: (null). Quota mode: none.
 """
+STEP_LINES = 11  # of those come again and again
 SLOWEST_MS = 40  # for one search of a hostile line of 16 KB: a linear regex takes under 5 ms, a quadratic one seconds
 SAVES_MAX = 60  # lines per file on which a quiet mark (a save, a load, a link that came up) may occur in a healthy run
 HITS_MAX = 10  # the same for anything else
@@ -94,6 +95,11 @@ def test_ids_are_unique_and_many():
 def test_rank_of_needs_a_rank():
     """A signature that says whose rank it names does name one."""
     assert [s.id for s in SIGNATURES if s.rank_of and "rank" not in s.pattern.groupindex] == []
+
+
+def test_step_lines_stop_no_scan():
+    """No literal occurs in a line that a healthy run prints at every step: each hit costs time, and decoding what surrounds it."""
+    assert [(s.id, line) for line in NORMAL.splitlines()[:STEP_LINES] for s in named(line)] == []
 
 
 def test_normal_lines_stay_silent():
