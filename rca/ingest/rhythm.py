@@ -14,7 +14,7 @@ import re
 LONGEST = 300  # characters; what counts steps prints short lines
 MOST_SHAPES = 32  # per stream; a program has a few kinds of lines that come again
 MEASURED = re.compile(r"\d\.\d")
-NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+NUMBER = re.compile(r"([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 
 
 class Rhythm:
@@ -32,8 +32,9 @@ class Rhythm:
         """
         if len(text) > LONGEST or not MEASURED.search(text):
             return None
-        shape = NUMBER.sub("#", text)
-        numbers = [int(n) if n.isdecimal() and len(n) < 12 else None for n in NUMBER.findall(text)]
+        parts = NUMBER.split(text)  # words and numbers by turns
+        shape = "#".join(parts[::2])
+        numbers = [int(n) if n.isdecimal() and len(n) < 12 else None for n in parts[1::2]]
         last = self.shapes.get(shape)
         if last is None:
             if len(self.shapes) < MOST_SHAPES:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from rca.ingest.formats import Line
 from rca.ingest.formats.words import level as words_of_level
 from rca.ingest.generic import lexicon
+from rca.ingest.generic.text import alike
 from rca.ingest.generic.text import words as split
 from rca.taxonomy import Kind
 
@@ -67,19 +68,29 @@ def sense(line: Line, raw: str) -> Sense | None:
     needed = 3 if kernel else NEEDED[line.level]
     if needed > 1 and ((line.step is not None and needed > 2) or not lexicon.alarm(raw.lower())):
         return None
-    if needed > 1 and TABLE.search(line.text):
+    text = alike(line.text)
+    if needed > 1 and _is_table(text):
         return None
     if kernel:
-        return meaning(line.text, "info")
+        return _meaning(text, "info")
     if line.shape == "json":
         return meaning(raw, line.level)  # the fields beside the message say what it is about
     named = line.logger and line.logger not in line.text
-    return meaning(f"{line.logger}: {line.text}" if named else line.text, line.level)
+    return _meaning(f"{line.logger}: {text}" if named else text, line.level)
+
+
+def meaning(text: str, level: str | None = None) -> Sense | None:
+    """The kind of event that a line states in words of its own, or None. `level` is that of `Line`; an exception is an `error`."""
+    return _meaning(alike(text), level)
 
 
 @lru_cache(maxsize=512)
-def meaning(text: str, level: str | None = None) -> Sense | None:
-    """The kind of event that a line states in words of its own, or None. `level` is that of `Line`; an exception is an `error`."""
+def _is_table(text: str) -> bool:
+    return TABLE.search(text) is not None
+
+
+@lru_cache(maxsize=512)
+def _meaning(text: str, level: str | None) -> Sense | None:
     if level is None and (said := LEVEL.search(text, 0, 60)):
         level = words_of_level(said[1])
     pairs = _without_advice(split(text))

@@ -94,7 +94,11 @@ def _alarms() -> tuple[AhoCorasick, tuple[tuple[bool, bool], ...]]:
 def alarm(text: str) -> bool:
     """Whether a line in lower case holds a word of trouble."""
     search, alone = _alarms()
-    return any(not ((alone[i][0] and text[a - 1 : a].isalpha()) or (alone[i][1] and text[b : b + 1].isalpha())) for i, a, b in search.find_matches_as_indexes(text, overlapping=True))
+    for number, start, end in search.find_matches_as_indexes(text, overlapping=True):
+        before, behind = alone[number]
+        if not ((before and text[start - 1 : start].isalpha()) or (behind and text[end : end + 1].isalpha())):
+            return True
+    return False
 
 
 @cache
