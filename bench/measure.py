@@ -48,13 +48,13 @@ def run(command: list[str], out: str) -> Cost:
     return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
-def rounds(commands: dict[str, list[str]], count: int, out: str, before: Callable[[], object] | None = None) -> dict[str, list[Cost]]:
+def rounds(commands: dict[str, list[str]], count: int, out: str, before: Callable[[], object] | None = None, warm: bool = True) -> dict[str, list[Cost]]:
     """Run all commands in each of `count` rounds; the outputs of the last are left in `out.NAME`.
 
-    One more round goes before, for the page cache and the compiled modules. `before` is called ahead of every run.
+    With `warm` one more round goes before, for the page cache and the compiled modules. `before` is called ahead of every run.
     """
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
-    for number in range(count + 1):
+    for number in range(0 if warm else 1, count + 1):
         for name, command in commands.items():
             if before:
                 before()

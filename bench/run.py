@@ -45,6 +45,7 @@ class Case(NamedTuple):
     rg: tuple[str, ...] = ()  # further options
     cold: bool = False
     every_seed: bool = True
+    once: bool = False  # too slow to be repeated
 
 
 def tree(folder: str, seed: int) -> str:
@@ -119,10 +120,11 @@ CASES = (
     Case("64 x 16 MB, cold cache", {"scan": None}, "tree", cold=True, every_seed=False),
     Case("one 537 MB file", {"scan": 0.5, "analyze": None}, "huge"),
     Case("gzip, 16 x 8 MB of text", {"scan": 0.5}, "packed", ("-z",), every_seed=False),
-    Case("4096 x 64 KB", {"scan": 0.65, "analyze": None}, "small"),
+    Case("4096 x 64 KB", {"scan": 0.65}, "small"),
     Case("4096 x 64 KB, cold cache", {"scan": None}, "small", cold=True, every_seed=False),
     Case("80,000 hits in 46 MB", {"scan": 1.5, "analyze": None}, "dense", every_seed=False),
-    Case("1024 ranks with a traceback", {"analyze": None}, "traces", every_seed=False),
+    Case("1024 ranks with a traceback", {"analyze": None}, "traces", every_seed=False, once=True),
+    Case("4096 x 64 KB, once", {"analyze": None}, "small", every_seed=False, once=True),
 )
 
 
@@ -192,7 +194,8 @@ class Bench:
                 commands["scan"] = [PYTHON, f"{HERE}/probe.py", folder, f"{self.work}/patterns"]
             if "analyze" in case.bars:
                 commands["analyze"] = [*RCA, "analyze", folder]
-            found = rounds(commands, self.options.rounds, f"{self.work}/out", (lambda f=folder: evict(f)) if case.cold else None)
+            before = (lambda f=folder: evict(f)) if case.cold else None
+            found = rounds(commands, 1 if case.once else self.options.rounds, f"{self.work}/out", before, warm=not case.once)
             if "scan" in case.bars:
                 verify(folder, f"{self.work}/out.scan")
             for name, more in found.items():
