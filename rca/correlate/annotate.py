@@ -30,7 +30,9 @@ OF_A_PROCESS = frozenset({Kind.DEVICE_ILLEGAL_ACCESS, Kind.DEVICE_ERROR, Kind.DE
 ENDS_ALL = frozenset({Kind.SCHEDULER_STOP, Kind.SCHEDULER_TIME_LIMIT})
 NOT_OVER = ENDS_ALL | {Kind.AGENT_SIGNALLED, Kind.EXITED, Kind.AGENT_REPORT, Kind.HOST_DOWN}
 CRASHES = frozenset({Kind.NATIVE_ABORT, Kind.FATAL_SIGNAL})
-WAITED_OR_LOST = frozenset({Kind.COLLECTIVE_TIMEOUT, Kind.WATCHDOG_STUCK, Kind.PEER_LOST, Kind.STORE_LOST, Kind.STORE_TIMEOUT})
+WAITED_OR_LOST = frozenset({
+    Kind.COLLECTIVE_TIMEOUT, Kind.WATCHDOG_STUCK, Kind.PEER_LOST, Kind.STORE_LOST, Kind.STORE_TIMEOUT, Kind.RENDEZVOUS_TIMEOUT, Kind.RPC_TIMEOUT,
+})  # fmt: skip
 NEAR_BYTES = 16 << 10  # a console holds the report of a wait, with its frames, this near to the crash that it ends in
 NON_FINITE = re.compile(r"[+-]?(?:nan|inf)", re.I)
 #: Before any step is made: what these report is the start-up, whatever the log says of stages.

@@ -31,6 +31,7 @@ RAW_CUT = 600  # characters of the raw line that travel with an event, more than
 FACT_LINES = 60  # a process says who it is in its first lines
 MARK_CUT = 200
 WHAT_RANK = re.compile(r"\s*what\(\): {0,4}\[(?:PG [^\]]{0,60})?Rank (\d{1,6})\]")
+LIBRARY = re.compile(r"(?:site|dist)-packages/|/lib/python3|<frozen |/torch/(?:nn|distributed|utils|_)")  # whose code raised it
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
@@ -311,7 +312,8 @@ class Reader:
         attrs: dict[str, Any] = {
             "inherited": stream.heading is None or thread is not None,  # its time is only that of an earlier line
             "exception": chosen.type.rsplit(".", 1)[-1], "chain": [r.text[:300] for r in chain], "frames": frames[-12:],
-            "thread": thread, "loader": in_worker(chain), "signature": hit[0].id if hit else None, "traceback": True, **felt,
+            "thread": thread, "loader": in_worker(chain), "library": bool(frames) and LIBRARY.search(frames[-1][0]) is not None,
+            "signature": hit[0].id if hit else None, "traceback": True, **felt,
         }  # fmt: skip
         if block.remote:
             attrs["bare"] = True  # a driver's report of what another process raised: no more than that process's last line

@@ -20,6 +20,11 @@ STORAGE_EFFECTS = frozenset({
     Kind.UNINTERRUPTIBLE, Kind.COLLECTIVE_TIMEOUT, Kind.LOADER_TIMEOUT, Kind.CORRUPT_DATA, Kind.RANK_OUTLIER, Kind.RPC_TIMEOUT, Kind.PERMISSION,
 })  # fmt: skip
 SLOW_EFFECTS = frozenset({Kind.STEPS_SLOWED, Kind.RANK_SILENT, Kind.COLLECTIVE_TIMEOUT, Kind.RPC_TIMEOUT})
+#: Faults of one host that are one incident: the first says what the job met, the second what the device or the mount said on the way there.
+NAMES = frozenset({
+    (Kind.READ_ONLY, Kind.STORAGE_HANG), (Kind.IO_ERROR, Kind.STORAGE_HANG), (Kind.UNREACHABLE, Kind.STORAGE_HANG), (Kind.STORAGE_HANG, Kind.HUNG_TASK),
+})  # fmt: skip
+INCIDENT_NS = 600 * 10**9
 NEVER = frozenset({Kind.FINISHED, Kind.STARTED, Kind.SAVED, Kind.LOADED, Kind.STACK_DUMP})
 HALF_HOUR_NS = 1800 * 10**9
 ZONE_SLACK_NS = 15 * 10**9
@@ -42,7 +47,9 @@ def build(view: View) -> list[Edge]:
 def _acts(cause: Event, effect: Event, view: View) -> bool:
     if cause.kind == Kind.HOST_DOWN and effect.kind == Kind.NIC_FAULT and effect.attrs.get("peer") and effect.host != cause.host:
         return not cause.attrs.get("outside")  # whoever sent to a host that is down gets no answer: its own adapter is sound
-    if cause.attrs.get("outside") or (effect.kind in CAUSES and effect.rank is None):
+    if (cause.kind, effect.kind) in NAMES and not cause.attrs.get("outside") and _same_host(cause, effect):
+        return True
+    if (cause.kind == Kind.STORAGE_HANG and effect.kind == Kind.READ_ONLY) or cause.attrs.get("outside") or (effect.kind in CAUSES and effect.rank is None):
         return False
     if cause.kind == Kind.DEVICE_THROTTLED and not (effect.kind in SLOW_EFFECTS or "Timeout" in str(effect.attrs.get("exception"))):
         return False  # a slow device breaks nothing; it only lets somebody's patience run out
@@ -64,6 +71,11 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
     if cause.rank is not None:
         return effect.rank == cause.rank and effect.kind in (Kind.RANK_SILENT, Kind.SAVE_OPEN, Kind.RANK_OUTLIER)
     return effect.rank is not None
+
+
+def _same_host(a: Event, b: Event) -> bool:
+    near = a.time_ns is None or b.time_ns is None or abs(a.time_ns - b.time_ns) <= INCIDENT_NS
+    return a.host is not None and a.host == b.host and near
 
 
 def _pid_fits(cause: Event, effect: Event) -> bool:
