@@ -33,6 +33,8 @@ CRASHES = frozenset({Kind.NATIVE_ABORT, Kind.FATAL_SIGNAL})
 WAITED_OR_LOST = frozenset({
     Kind.COLLECTIVE_TIMEOUT, Kind.WATCHDOG_STUCK, Kind.PEER_LOST, Kind.STORE_LOST, Kind.STORE_TIMEOUT, Kind.RENDEZVOUS_TIMEOUT, Kind.RPC_TIMEOUT,
 })  # fmt: skip
+STOPPED = (-15, 143, -9, 137)  # what a stopped process ends with is no failure of its own
+WORD_OF_STOP = re.compile(r"preempt|evict|time limit|node fail|reclaim|maintenance", re.I)
 NEAR_BYTES = 16 << 10  # a console holds the report of a wait, with its frames, this near to the crash that it ends in
 NON_FINITE = re.compile(r"[+-]?(?:nan|inf)", re.I)
 #: Before any step is made: what these report is the start-up, whatever the log says of stages.
@@ -69,6 +71,8 @@ def annotate(view: View) -> list[Event]:
             extra["outside"] = True
         if event.kind in CRASHES and _after_wait(event, view):
             extra["after_wait"] = True
+        if event.kind == Kind.SCHEDULER_STOP and _after_exit(event, view):
+            extra["after_exit"] = True
         if event.kind in PAIRED:
             extra["recovered"] = _recovered(event, view)
         if value := event.attrs.get("value"):
@@ -130,6 +134,16 @@ def _after_wait(crash: Event, view: View) -> bool:
         return crash.attrs.get("signal") == SIGABRT and any("atchdog" in e.text for e in others)
     mine = [r for e in others if crash.rank is None or e.rank in (None, crash.rank) or crash.rank in e.ranks for r in e.records]
     return any(r.source == crash.source and abs(r.offset - crash.offset) <= NEAR_BYTES for r in mine)
+
+
+def _after_exit(stop: Event, view: View) -> bool:
+    """Whether a process had ended badly by itself before the scheduler stopped the rest: then that is how it cleans up."""
+    for event in view.of(Kind.EXITED):
+        if event.attrs.get("exitcode") in (0, None, *STOPPED) or event.attrs.get("by_agent"):
+            continue
+        if event.source == stop.source and event.offset < stop.offset and not WORD_OF_STOP.search(stop.text):
+            return True
+    return False
 
 
 def _recovered(event: Event, view: View) -> bool:
