@@ -16,7 +16,7 @@ from rca.model import Event, Reading
 from rca.taxonomy import Kind
 
 TEE = re.compile(r"^\[[^\]\s]*?\d+\]:\s?")
-HOSTLIKE = re.compile(r"^[A-Za-z][A-Za-z0-9_-]*\d[\w-]*$")
+HOSTLIKE = re.compile(r"^(?:[A-Za-z][A-Za-z0-9_-]*\d[\w-]*|(?:node|host|gpu|dgx|hgx|server|machine)[-_][A-Za-z]{1,12})$")
 NOT_HOSTS = re.compile(r"^(?:localhost|none|null|127\..*|0\.0\.0\.0|rank\d+|worker_?\d+|kernel|default\d*|python\d*)$", re.I)
 ROLES = (
     ("meta_server", re.compile(r"meta")),
@@ -105,6 +105,8 @@ def resolve(readings: list[Reading]) -> Identity:
     _hosts(identity, readings, exits)
     _same_lines(writers)
     _ranks(identity, exits)
+    if not any(e.rank is not None for e in exits):
+        _tasks(identity)
     _spread(identity, exits)
     worlds = Counter(w.info["facts"]["world"] for w in writers if w.info["facts"].get("world"))
     seen = [w.rank for w in writers if w.rank is not None] + [e.rank for e in exits if e.rank is not None]
@@ -226,6 +228,21 @@ def _ranks(identity: Identity, exits: list[Event]) -> None:
     for writer in identity.writers:
         if writer.rank is None and writer.local_rank is not None:
             writer.rank = table.get((writer.host, writer.local_rank), writer.local_rank if alone else None)
+
+
+def _tasks(identity: Identity) -> None:
+    """The task number before each line (`srun --label`, a launcher's `[3] `) is the rank where nothing else in the run names any.
+
+    With one launcher per node it would count nodes; but then the workers' own lines, tracebacks and summaries state ranks.
+    """
+    if any(w.rank is not None or w.local_rank is not None or "rank" in w.info["facts"] or "local_rank" in w.info["facts"] for w in identity.writers):
+        return
+    if len({w.source for w in identity.writers if w.stream.isdecimal()}) != 1:
+        return
+    tasks = {int(w.stream): w for w in identity.writers if w.stream.isdecimal() and len(w.stream) < 6}
+    if len(tasks) > 1 and sorted(tasks) == list(range(len(tasks))):
+        for number, writer in tasks.items():
+            writer.rank = number
 
 
 def _spread(identity: Identity, exits: list[Event]) -> None:

@@ -107,3 +107,35 @@ def test_roles_and_hosts_are_read_from_names() -> None:
     """A role is a word in an actor's name, and a host is its first label."""
     assert [role_of(n) for n in ("engine_rollout-0", "train-1", "ref-0", "reward", "dmesg", None)] == ["rollout", "train", "reference", "reward", None, None]
     assert [short(h) for h in ("gn-3.cluster.local", "10.0.0.7", None)] == ["gn-3", "10.0.0.7", None]
+
+
+SAVE = 'Traceback (most recent call last):\n  File "t.py", line 9, in save\n    main()\nOSError: [Errno 28] No space left on device\n'
+
+
+def test_task_numbers_are_ranks_where_nothing_else_names_any(tmp_path: Path) -> None:
+    """`2: ` before a line is rank 2, unless the lines state ranks of their own."""
+    text = "".join(f"{task}: {line}\n" for line in steps().splitlines() for task in range(4)) + "".join(f"2: {line}\n" for line in SAVE.splitlines())
+    assert only(run_of(tmp_path / "a", {"job.out": text}), Kind.NO_SPACE).rank == 2
+    stated = text + "1: [rank7]: ValueError: x\n"
+    assert only(run_of(tmp_path / "b", {"job.out": stated}), Kind.NO_SPACE).rank is None
+
+
+def test_folders_named_after_nodes_without_numbers(tmp_path: Path) -> None:
+    """`node-a` and `node-b` beside one another are hosts."""
+    run = run_of(tmp_path, {"node-a/train.log": steps(), "node-b/train.log": steps() + SAVE})
+    assert only(run, Kind.NO_SPACE).host == "node-b" and list(run.hosts) == ["node-a", "node-b"]
+
+
+def test_labels_of_a_shared_console_are_hosts(tmp_path: Path) -> None:
+    """Two words that stand before all lines of a console are the hosts that wrote them, numbers or not."""
+    lines = [f"{host}: {line}\n" for line in steps().splitlines() for host in ("alpha", "beta")] + [f"beta: {line}\n" for line in SAVE.splitlines()]
+    run = run_of(tmp_path, {"job.out": "".join(lines)})
+    assert only(run, Kind.NO_SPACE).host == "beta"
+
+
+def test_a_drivers_report_of_a_remote_exception_names_the_remote_process(tmp_path: Path) -> None:
+    """What Ray's driver prints of a task that failed elsewhere is that worker's failure."""
+    head = 'Traceback (most recent call last):\n  File "d.py", line 9, in main\n    ray.get(x)\n'
+    text = head + "ray.exceptions.RayTaskError(OSError): ray::Worker.step() (pid=77, ip=10.0.0.4, repr=<W>)\n" + SAVE.split("\n", 1)[1]
+    event = only(run_of(tmp_path, {"driver.log": steps() + text}), Kind.NO_SPACE)
+    assert (event.host, event.pid, event.actor) == ("10.0.0.4", 77, "Worker")
