@@ -99,9 +99,12 @@ def _meaning(text: str, level: str | None) -> Sense | None:
         return None
     if NEEDED[level] > 1 and "prepared" in found and "final" not in found and "failing" not in found:
         return None
+    needed = NEEDED[level]
+    if level is None and not found.keys().isdisjoint(("failing", "final")):
+        needed = 1  # it says itself that something failed
     best = None
     for known in lexicon.meanings():
-        if known.tier < NEEDED[level] or not known.unless.isdisjoint(spoken):
+        if known.tier < needed or not known.unless.isdisjoint(spoken):
             continue
         spots = [sorted({spot for concept in group for spot in found.get(concept, ())}) for group in known.groups]
         if not all(spots) or (span := _span(spots)) > NEAR:

@@ -24,7 +24,7 @@ SPECIAL = ("negation", "calm", "prepared", "failing", "final", "advice")
 PREFIX_MIN = 2
 #: States that are said of healthy things as often: where they matter another word of trouble stands beside them.
 VAGUE = frozenset({"against", "old", "cannot", "limit", "fault", "final", "failing"})
-COMMON = frozenset({"not", "no", "does", "will", "that", "time", "times", "with", "from", "into", "been", "was", "were", "still", "ran", "run", "out", "but", "too", "use", "used", "more", "date", "async", "waiting", "period", "system", "now", "off", "most", "come", "came", "could", "cannot", "did", "state", "longer", "active", "push", "error", "two", "all", "one", "its", "the", "has", "have", "for", "reached", "access", "operation", "size", "visible", "complete", "event", "multi", "bytes", "least", "going", "over", "hundred", "sync", "decode", "pushed", "mounted", "signal", "ready", "syndrome", "named", "than", "none", "available", "counter", "hand", "scheduler", "stack", "took", "only"})
+COMMON = frozenset({"not", "no", "does", "will", "that", "time", "times", "with", "from", "into", "been", "was", "were", "still", "ran", "run", "out", "but", "too", "use", "used", "more", "date", "async", "waiting", "period", "system", "now", "off", "most", "come", "came", "could", "cannot", "did", "state", "longer", "active", "push", "error", "two", "all", "one", "its", "the", "has", "have", "for", "reached", "access", "operation", "size", "visible", "complete", "event", "multi", "bytes", "least", "going", "over", "hundred", "sync", "decode", "pushed", "mounted", "signal", "ready", "syndrome", "named", "than", "none", "available", "counter", "hand", "scheduler", "stack", "took", "only", "usage", "score", "long", "back"})
 ALONE = 5  # letters; a shorter word is found inside too many others
 NUMBERED = {"errno", "os error", "exit code", "exitcode", "signal 9", "100 %", "100%", "xid", "0xffffffff", "http 40", "status 40", "-> 40"}
 
@@ -86,7 +86,8 @@ def _alarms() -> tuple[AhoCorasick, tuple[tuple[bool, bool], ...]]:
     common = {w.rstrip("*") for first, ends in starts.items() for rest, concept in ends if concept in subjects for w in (first, *rest)} | COMMON
     wanted = {c for known in meanings() if known.tier > 1 for group in known.groups for c in group} & states - VAGUE
     entries = [(first, *rest) for first, ends in starts.items() for rest, concept in ends if concept in wanted]
-    words = {max((w for w in entry if len(w) > 3 and w.rstrip("*") not in common), key=len, default=" ".join(entry)) for entry in entries} | NUMBERED
+    entries += [(first, *rest) for first, ends in starts.items() for rest, concept in ends if concept in ("failing", "final")]
+    words = {max((w for w in entry if len(w) > 3 and w.rstrip("*") not in common), key=len, default=" ".join(entry)) for entry in entries if len(entry) > 1 or entry[0] not in COMMON} | NUMBERED
     ordered = sorted(w for w in words if f"{w}*" not in words)
     return AhoCorasick([w.rstrip("*") for w in ordered]), tuple((len(w) <= ALONE and w[0].isalpha(), len(w) <= ALONE and w[-1].isalpha()) for w in ordered)
 

@@ -26,6 +26,7 @@ SIZES = re.compile(r"\(?\b\d{1,9}(?:(?:, ?| ?[x×] ?)\d{1,9}){1,6}\b,?\)?|\b\d{1
 URL = re.compile(r"https?://\S{1,200}")
 NOT = (
     (re.compile(r"\bcan(?:no|['’])t\b|\bcan not\b", re.I), "cannot"),
+    (re.compile(r"\bR/O\b", re.I), "read only"),
     (re.compile(r"\bwon['’]t\b", re.I), "will not"),
     (re.compile(r"(?<=\w)n['’]t\b", re.I), " not"),
     (re.compile(r"\b(?:no longer|not any more|no more) (?=\w+s\b)", re.I), "not "),
@@ -33,6 +34,7 @@ NOT = (
 ALL_ONES = re.compile(r"\b0xf{8}\b", re.I)
 BRIM = re.compile(r"(?<![\d.])(?:100(?:\.0+)?|99\.\d+) ?(?:%|percent\b)", re.I)
 NONE_LEFT = re.compile(r"\b(?:0|no|zero)\b ?(?:[kKMGT]?i?[bB]|bytes|pages|inodes|blocks|free blocks)? (?:left|free|available|remaining)\b", re.I)
+LITTLE = re.compile(r"\b(?:only|just|merely) [\d.]+ ?[kKMG]?i?B? (?:left|free|available|remaining|remain)\b", re.I)
 SOME_OF = re.compile(r"\b(?:only )?(\d{1,6}) ?(?:of|/|out of) ?(?:the )?(\d{1,6})\b", re.I)
 EXPECTED = re.compile(r"\bexpect(?:ed|s|ing)? (\d{1,4}) [\w -]{2,30}?[,;:(]? ?(?:but |only )?(?:enumerated|found|got|see[sn]?|saw|detected|counted|have|visible)\D{0,12}?(\d{1,4})\b", re.I)
 FREE_OF = re.compile(r"\b[\d.]+ ?[KMGT]?i?B (?:free|left|available) (?:of|out of) [\d.]+ ?[KMGT]?i?B", re.I)
@@ -100,6 +102,7 @@ def words(text: str) -> list[tuple[str, bool]]:
     text = EXPECTED.sub(lambda m: m[0] + (" mismatchcount " if int(m[1]) > int(m[2]) else " "), text)
     text = SOME_OF.sub(lambda m: m[0] + (" onlysome " if int(m[1]) < int(m[2]) else " "), text)
     text = NONE_LEFT.sub(lambda m: m[0] + " noneleft ", BRIM.sub(" hundredpercent ", ALL_ONES.sub(" allones ", text)))
+    text = LITTLE.sub(lambda m: m[0] + " littleleft ", text)
     text = SIZES.sub(lambda m: m[0] + " sizes ", text)
     text = FREE_OF.sub(lambda m: m[0] + " freeof ", VERSION.sub(" vnumber ", text))
     keys = [m.span() for m in KEY.finditer(text)]
