@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rca.ingest import excerpt
+from rca.ingest import excerpt, generic
 from rca.ingest.engines import matcher as make_matcher
 from rca.ingest.formats import Wrap
 from rca.ingest.line import pieces
@@ -65,7 +65,7 @@ def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[
     for signature in signatures:
         for literal in () if signature.frames else signature.literals:  # what ends a traceback is looked at there, whatever it says
             table.setdefault(literal.lower(), []).append(signature)
-    for literal in BLOCK_STARTS:
+    for literal in (*BLOCK_STARTS, *generic.scanned()):
         table.setdefault(literal, [])
     keys = sorted(table)
     return [k.encode() for k in keys], [table[k] for k in keys]

@@ -100,10 +100,15 @@ def test_advice_is_no_statement() -> None:
 
 
 def test_words_are_well_formed() -> None:
-    """Every concept of a meaning exists, and every subject and state is used or negates."""
+    """Loading checks every kind and concept; most kinds of failure can be said in plain words."""
     assert len(lexicon.meanings()) > 60
     kinds = {known.kind for known in lexicon.meanings()}
     assert kinds <= {k.value for k in Kind} and len(kinds) > 30
+
+
+def test_scanned_words_are_bytes_that_the_scanner_takes() -> None:
+    """Each is long enough not to hit by chance, in lower case, and plain ASCII."""
+    assert all(len(word) >= 5 and word.isascii() and word == word.lower() for word in lexicon.scanned())
 
 
 def test_a_signature_outranks_plain_words(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from rca.ingest.generic.text import alike
 from rca.ingest.generic.text import words as split
 from rca.taxonomy import Kind
 
+scanned = lexicon.scanned
+
 MOST = 200  # events of one file that rest on plain words
 NEAR = 24  # words between the first and the last of a conjunction, at most
 NEGATED = 2  # words before a state in which a negation counts

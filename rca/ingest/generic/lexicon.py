@@ -56,6 +56,12 @@ def vocabulary() -> tuple[dict[str, list[tuple[tuple[str, ...], str]]], frozense
 
 
 @cache
+def scanned() -> tuple[str, ...]:
+    """What the scanner looks for in a file that is not decoded whole."""
+    return tuple(tomllib.loads((HERE / "words.toml").read_text("utf-8"))["scan"]["words"])
+
+
+@cache
 def meanings() -> tuple[Meaning, ...]:
     """All conjunctions. Raises RcaError for a kind or concept that does not exist."""
     path = HERE / "meanings.toml"
