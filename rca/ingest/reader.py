@@ -19,6 +19,7 @@ from rca.ingest.formats import Wrap, progress
 from rca.ingest.formats.continued import is_continued
 from rca.ingest.introduction import introduce
 from rca.ingest.line import Line, parse, parse_behind
+from rca.ingest.prompt import runs_here, typed
 from rca.ingest.raised import TRANSPORT_ERRORS, in_worker, kind_of, sensed
 from rca.ingest.rhythm import Rhythm
 from rca.ingest.series import Series
@@ -101,6 +102,9 @@ class Reader:
         if stream.block is not None and not self._continues(stream, line, at, found):
             self._close(stream)
         if stream.block is None:
+            if line.shape == "plain" and (host := typed(text)) is not None:  # what somebody asked is no evidence; what was answered is
+                stream.host = host if host and stream.host is None and runs_here(text) else stream.host
+                return
             line = self._context(stream, line, at, found)
             self._open(stream, line, at, found)
 
@@ -352,7 +356,7 @@ class Reader:
         }  # fmt: skip
         if first and first != at:
             event["attrs"]["first"] = first
-        if event["rank"] is None and kind in (Kind.NATIVE_ABORT, Kind.COLLECTIVE_TIMEOUT):
+        if kind in (Kind.NATIVE_ABORT, Kind.COLLECTIVE_TIMEOUT) and (event["rank"] is None or (stream.child_rank is not None and kind is Kind.NATIVE_ABORT)):
             said = WHAT_RANK.match(text)
             event["rank"] = int(said[1]) if said else stream.child_rank
         event.update({k: v for k, v in fields.items() if v is not None})
@@ -366,7 +370,8 @@ class Reader:
                 self._close(stream)
         streams = {
             key: {
-                "rank": s.rank, "local_rank": s.local_rank, "host": s.host, "pid": s.pid, "actor": s.actor, "facts": s.facts,
+                "rank": s.rank if s.rank is not None or len(s.ranks) != 1 else next(iter(s.ranks)), "local_rank": s.local_rank,
+                "host": s.host, "pid": s.pid, "actor": s.actor, "facts": s.facts,
                 "first": s.first, "last": s.last, "steps": [*((m[0], m[1], m[4]) for m in s.lines[:-1]), *s.lines[-1:]], "lines": s.seq, "stage": s.stage, "series": s.series.finish(),
             }
             for key, s in self.streams.items()

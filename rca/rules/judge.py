@@ -128,7 +128,7 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: nx.DiGra
         elif first is not None and first.event_id != cause.event_id and cause.time_ns is not None:
             if (cause.attempt or 0) > (first.attempt or 0):
                 logit, why = logit + OTHER_ATTEMPT, [*why, f"{OTHER_ATTEMPT:+.1f} the job had failed in an earlier attempt"]
-            elif cause.time_ns - (first.time_ns or 0) > MARGIN_NS + cause.time_error_ns + first.time_error_ns:
+            elif not (cause.attrs.get("inherited") and cause.source is not None and cause.rank is None) and cause.time_ns - (first.time_ns or 0) > MARGIN_NS + cause.time_error_ns + first.time_error_ns:
                 logit, why = logit + LATER, [*why, f"{LATER:+.1f} another failure came before it"]
             elif _below(match, top.get(cause.source)):
                 logit, why = logit + BELOW, [*why, f"{BELOW:+.1f} another failure stands above it"]

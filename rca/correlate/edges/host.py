@@ -22,8 +22,10 @@ STORAGE_EFFECTS = frozenset({
 SLOW_EFFECTS = frozenset({Kind.STEPS_SLOWED, Kind.RANK_SILENT, Kind.COLLECTIVE_TIMEOUT, Kind.RPC_TIMEOUT})
 #: Faults of one host that are one incident: the first says what the job met, the second what the device or the mount said on the way there.
 NAMES = frozenset({
-    (Kind.READ_ONLY, Kind.STORAGE_HANG), (Kind.IO_ERROR, Kind.STORAGE_HANG), (Kind.UNREACHABLE, Kind.STORAGE_HANG), (Kind.STORAGE_HANG, Kind.HUNG_TASK),
+    (Kind.READ_ONLY, Kind.STORAGE_HANG), (Kind.UNREACHABLE, Kind.STORAGE_HANG), (Kind.UNREACHABLE, Kind.NIC_FAULT), (Kind.STORAGE_HANG, Kind.HUNG_TASK),
+    (Kind.DEVICE_THROTTLED, Kind.RANK_SLOW), (Kind.DEVICE_THROTTLED, Kind.STEPS_SLOWED),
 })  # fmt: skip
+FIRST = frozenset(first for first, _ in NAMES)
 INCIDENT_NS = 600 * 10**9
 NEVER = frozenset({Kind.FINISHED, Kind.STARTED, Kind.SAVED, Kind.LOADED, Kind.STACK_DUMP})
 HALF_HOUR_NS = 1800 * 10**9
@@ -36,7 +38,7 @@ def build(view: View) -> list[Edge]:
     """Edges from a host's event to what befell the processes of that host, by pid where the kernel names one."""
     found = []
     for cause in view.events:
-        if cause.kind not in CAUSES:
+        if cause.kind not in CAUSES and cause.kind not in FIRST:
             continue
         for effect in view.events:
             if effect.event_id != cause.event_id and effect.kind not in NEVER and _acts(cause, effect, view):
@@ -49,6 +51,10 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
         return not cause.attrs.get("outside")  # whoever sent to a host that is down gets no answer: its own adapter is sound
     if (cause.kind, effect.kind) in NAMES and not cause.attrs.get("outside") and _same_host(cause, effect):
         return True
+    if cause.kind == Kind.STORAGE_HANG and effect.kind == Kind.IO_ERROR and effect.source != cause.source and _same_host(cause, effect):
+        return True  # what a program reads from a server that does not answer ends in EIO
+    if (cause.kind, effect.kind) == (Kind.IO_ERROR, Kind.STORAGE_HANG) and effect.source == cause.source and _same_host(cause, effect):
+        return True  # while of one disk the kernel says both
     if (cause.kind == Kind.STORAGE_HANG and effect.kind == Kind.READ_ONLY) or cause.attrs.get("outside") or (effect.kind in CAUSES and effect.rank is None):
         return False
     if cause.kind == Kind.DEVICE_THROTTLED and not (effect.kind in SLOW_EFFECTS or "Timeout" in str(effect.attrs.get("exception"))):
@@ -75,7 +81,7 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
 
 def _same_host(a: Event, b: Event) -> bool:
     near = a.time_ns is None or b.time_ns is None or abs(a.time_ns - b.time_ns) <= INCIDENT_NS
-    return a.host is not None and a.host == b.host and near
+    return near and ((a.host is not None and a.host == b.host) or (a.source == b.source and None in (a.host, b.host)))
 
 
 def _pid_fits(cause: Event, effect: Event) -> bool:

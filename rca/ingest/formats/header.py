@@ -98,6 +98,7 @@ HEADER = re.compile(rf"(?:{BETWEEN}{FIELD})+{AFTER}", re.VERBOSE | re.ASCII)
 LOGGER = re.compile(rf"(?!{NO_LOGGER})([a-z_][\w.]{{0,80}}+)(?<!Error): (?![\d{{\[])", re.ASCII)
 HOST_RANK = re.compile(r"\[(?=[A-Za-z][\w.]{0,60}[\d-])([A-Za-z][\w-]{0,60}(?:\.[a-z][\w-]{0,40}){0,4}):(\d{1,5})\] ?", re.ASCII)
 TAG_RANK = re.compile(r"[\[(](?:[Gg]lobal[_ ])?(?:[Rr]ank|RANK|[Rr])[ =:_]{0,2}(\d{1,6})[\])] ?(?!:)", re.ASCII)
+TAGS = re.compile(r"(?:\[(?:[\w.]{1,80}:\d{1,6}|(?:PID|pid|Pid)[:= ]\d{1,9})\] ){1,3}\[(?:RANK|[Rr]ank)[:= ](\d{1,6})\] ", re.ASCII)
 QUIET = ("info", "debug")
 MAY_CONTINUE = " \tTD"  # with these a body, a heading and a link of a traceback begin
 TAIL_LEVEL = re.compile(rf"\b({LEVEL})\b", re.ASCII)
@@ -163,6 +164,8 @@ def read(text: str, shape: str = "header") -> Line | None:
         level, rank, actor = _tail(tail, level, rank, actor)
     if rank is None and (opens == "[" or opens == "("):
         rank, host, message = tag_rank(message, source is not None)
+        if rank is None and (tagged := TAGS.match(message)):  # "[module:12] [PID:3117] [RANK:0] text"
+            rank, message = int(tagged[1]), message[tagged.end() :]
     # "INFO train: message" names a logger; "ERROR: error_type: x" and "[INFO] loading: x" do not.
     if opens.islower() and logger is None and level2 is not None and text[match.end() - 2].isupper() and (found := LOGGER.match(message)):
         logger, message = found[1], message[found.end() :]
