@@ -11,6 +11,7 @@ from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import Kind
 
+MOST = 64  # silent ranks that are looked at one by one; where more are silent, silence names nobody
 LOGGING_NS = 2_500_000_000  # a rank that wrote within this time of the others' end was busy, not stuck
 
 
@@ -26,7 +27,10 @@ def detect(view: View) -> list[Event]:
         known = {p.rank for p in procs}
         whole = view.identity.world is None or len(known) >= view.identity.world
         if alive:
-            found += [_silent(p, procs, waiting) for p in alive]
+            end = min((t for p in waiting if (t := _gave_up(p)) is not None), default=None)
+            most = max((p.last_step for p in procs if p.last_step is not None), default=None)
+            silent = [_silent(p, end, most, waiting=len(waiting), alone=len(alive) == 1) for p in alive]
+            found += sorted(sorted(silent, key=_likely)[:MOST], key=lambda e: e.rank or 0)
         elif whole and len(waiting) == len(procs) and len(procs) > 1:
             found.append(_everyone(waiting))
     return found
@@ -44,21 +48,22 @@ def _gave_up(proc: Proc) -> int | None:
     return min(own or seen or [e.time_ns for e in times], default=None)
 
 
-def _silent(proc: Proc, procs: list[Proc], waiting: list[Proc]) -> Event:
-    ends = [t for p in waiting if (t := _gave_up(p)) is not None]
-    end = min(ends) if ends else None
-    steps = [p.last_step for p in procs if p.last_step is not None]
-    most = max(steps) if steps else None
+def _likely(event: Event) -> tuple:
+    """Sorts first what hung most likely: a rank that did not write on, that is furthest behind, that was quiet longest."""
+    return (bool(event.attrs["busy"]), -event.attrs["behind"], -(event.attrs["quiet_s"] or 0.0), event.rank)
+
+
+def _silent(proc: Proc, end: int | None, most: int | None, *, waiting: int, alone: bool) -> Event:
+    """`rank.silent` of one process; the others gave up at `end`, and the furthest was at step `most`."""
     busy = end is not None and proc.last_ns is not None and end - proc.last_ns <= LOGGING_NS and _spread(proc)
     behind = most - proc.last_step if most is not None and proc.last_step is not None else 0
-    alone = sum(1 for p in procs if p.alive and not _waited(p)) == 1
     last = proc.last
     quiet_s = round((end - proc.last_ns) / 1e9, 1) if end is not None and proc.last_ns is not None else None
-    text = f"rank {proc.rank} ended nothing and reported nothing while {len(waiting)} rank(s) waited for it"
+    text = f"rank {proc.rank} ended nothing and reported nothing while {waiting} rank(s) waited for it"
     return Event(
         Kind.RANK_SILENT, text, time_ns=proc.last_ns, host=proc.host, role=proc.role, actor=proc.actor, rank=proc.rank,
         local_rank=proc.local_rank, pid=next(iter(sorted(proc.pids)), None), stage=proc.last_stage, step=proc.last_step, attempt=proc.attempt,
-        attrs={"busy": busy, "behind": behind, "alone": alone, "quiet_s": quiet_s, "waiting": len(waiting)},
+        attrs={"busy": busy, "behind": behind, "alone": alone, "quiet_s": quiet_s, "waiting": waiting},
         also=(last,) if last else (),
     )  # fmt: skip
 
