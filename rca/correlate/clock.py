@@ -7,6 +7,7 @@ the difference of their clocks. File dates and the zone of the analyzing machine
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -42,6 +43,15 @@ class Clock:
     def shift(self, host: str | None, zoned: bool) -> int:
         """What to take from a time with a year to make it common time: for loops over many times of one file."""
         return (0 if zoned else self.zone_ns) + self.offsets.get(host or "", (0, 0))[0]
+
+    def of_file(self, host: str | None, zoned: bool) -> Callable[[int | None], int | None]:
+        """`resolve` for the many times of one file."""
+        shift = self.shift(host, zoned)
+
+        def common(ns: int | None) -> int | None:
+            return ns - shift if ns is not None and ns >= YEAR_STATED_NS else self.resolve(ns, host, zoned)
+
+        return common
 
     def _with_year(self, ns: int) -> int:
         """The stated year that brings a date nearest to the middle of the run; without one the placeholder stays."""

@@ -5,6 +5,7 @@ A job trains in lockstep: one dead process stops all, so steps that are made aft
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 from rca.correlate.view import View
@@ -26,15 +27,15 @@ class Beat(NamedTuple):
 def beats(view: View) -> list[Beat]:
     """Every step line of the last attempt, by file and offset."""
     last = view.identity.attempts - 1
-    found = []
+    found: dict[str, list[Beat]] = {}
     for writer in view.identity.writers:
         if writer.attempt is not None and writer.attempt != last:
             continue
-        zoned = bool(writer.reading.facts.get("zoned"))
+        common = view.clock.of_file(writer.host, bool(writer.reading.facts.get("zoned")))
         for mark in writer.info["steps"]:
             if mark[1] is not None:
-                found.append(Beat(mark[1], view.clock.resolve(mark[0], writer.host, zoned), writer.source, mark[2] if len(mark) == 3 else mark[4]))
-    return sorted(found, key=lambda b: (b.source, b.offset))
+                found.setdefault(writer.source, []).append(Beat(mark[1], common(mark[0]), writer.source, mark[2] if len(mark) == 3 else mark[4]))
+    return [beat for source in sorted(found) for beat in sorted(found[source], key=attrgetter("offset"))]
 
 
 def steps_after(event: Event, pulse: list[Beat], view: View) -> int:

@@ -77,11 +77,11 @@ def series(view: View, name: str) -> dict[int | None, list[Point]]:
     found: dict[int | None, list[Point]] = {}
     for writer in view.identity.writers:
         own: dict[int | None, list[Point]] = {}
-        zoned = bool(writer.reading.facts.get("zoned"))
+        common = view.clock.of_file(writer.host, bool(writer.reading.facts.get("zoned")))
         for step, ns, rank, line, offset, raw, values in writer.info.get("series", ()):
             if name in values:
                 who = writer.rank if writer.rank is not None else rank
-                own.setdefault(who, []).append(Point(step, view.clock.resolve(ns, writer.host, zoned), values[name], Record(writer.source, line, offset, raw)))
+                own.setdefault(who, []).append(Point(step, common(ns), values[name], Record(writer.source, line, offset, raw)))
         for who, points in own.items():
             if len(points) > len(found.get(who, ())):
                 found[who] = points

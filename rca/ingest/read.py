@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rca.ingest import excerpt, generic
+from rca.ingest import excerpt, generic, series
 from rca.ingest.engines import matcher as make_matcher
 from rca.ingest.formats import Wrap
 from rca.ingest.line import pieces
@@ -29,7 +29,7 @@ from rca.model import Event, Reading
 BLOCK_STARTS = ("traceback (most recent call last)", "fatal python error:", "childfailederror", "exception in thread ")
 LINE_CUT = 64 << 10  # characters of one line that are parsed; the rest of such a line is scanned all the same
 DOCUMENT_MAX = 1 << 20
-Allowance = tuple[int, int]  # bytes of a file to decode: of its ends, and around hits
+Allowance = tuple[int, int, int]  # bytes of a file to decode: of its ends, and around hits; points of a series to keep
 TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/[^/]+$")
 NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process)[._-]?(\d+)(?=[._-]|$)", re.I)
 GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|train(?:ing)?|run|all|merged)$", re.I)
@@ -45,7 +45,7 @@ def ingest(paths: list[Path], *, workers: int | None = None, progress: Callable[
     signatures = load()
     literals, by_literal = literal_table(signatures)
     files = sum(s.reason is None for s in sources)
-    allowance = excerpt.share(files), excerpt.hits_share(files)
+    allowance = excerpt.share(files), excerpt.hits_share(files), series.share(files)
 
     def work(source: Source, engine: Any) -> dict[str, Any]:
         return read_source(source, engine, by_literal, allowance)
@@ -79,14 +79,15 @@ def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], 
 def read_scanned(source: Source, result: ScanResult, engine: Any, by_literal: list[list[Signature]], allowance: Allowance) -> dict[str, Any]:
     """Read the excerpts of a file that has been scanned."""
     hits = result.hits
-    reader = Reader(source.name)
+    *decoded, points = allowance
+    reader = Reader(source.name, points)
     size = result.decoded_size
     if size <= DOCUMENT_MAX and _opens_document(read_range(source, 0, 64)) and (found := error_document(read_range(source, 0, size))):
         at = (1, 0, found["raw"][:600])
         document(reader, found, at, [s for i, _ in hits for s in by_literal[i]])
     else:
         lines = _Lines(source, reader, engine, hits, by_literal)
-        regions = excerpt.regions(size, hits, *allowance)
+        regions = excerpt.regions(size, hits, *decoded)
         for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
             lines.read(start, end, size)
             lines.finish_block(min(limit, end + excerpt.BLOCK_MAX - excerpt.AFTER_HIT), size)
@@ -212,7 +213,7 @@ def document(reader: Reader, found: dict[str, Any], at: tuple, signatures: list[
     from rca.ingest.reader import Stream
     from rca.ingest.times import Stamp
 
-    stream = reader.streams.setdefault("", Stream())
+    stream = reader.streams.setdefault("", Stream(reader.points))
     if found["epoch"]:
         stream.stamp, reader.zoned = Stamp(found["epoch"] * 1_000_000_000, 500_000_000, True, True, False), True
     trace = found["stack"] or f"Traceback (most recent call last):\n{found['text']}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rca.ingest import generic
+from rca.ingest import generic, series
 from rca.ingest.blocks import child_failed, counters, pyspy, query_csv, stacks
 from rca.ingest.blocks.chain import speaker
 from rca.ingest.blocks.traceback import HEADLESS, IGNORED, OPENS, Raised, Traceback, unfused
@@ -49,7 +49,7 @@ class Stream:
 
     __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "ranks", "raw", "rhythm", "said_stage", "seen", "seq", "series", "stage", "stamp", "step")
 
-    def __init__(self) -> None:
+    def __init__(self, points: int) -> None:
         self.rank = self.local_rank = self.host = self.pid = self.actor = None
         self.stage = self.step = self.stamp = self.first = self.last = None
         self.said_stage = False
@@ -60,7 +60,7 @@ class Stream:
         self.raw: list[tuple] = []
         self.facts: dict[str, Any] = {}
         self.seq = self.seen = 0
-        self.series = Series()
+        self.series = Series(points)
         self.ranks: set[int] = set()
         self.child_rank: int | None = None  # of the last prefixed line: a C++ abort has no prefix of its own
 
@@ -72,8 +72,8 @@ class Reader:
     are cut to `(ns, step, offset)`.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, points: int = series.share(1)) -> None:
+        self.name, self.points = name, points  # of each stream's series, at most
         self.streams: dict[str, Stream] = {}
         self.events: list[dict[str, Any]] = []
         self.samples: list[tuple] = []
@@ -92,7 +92,7 @@ class Reader:
         line = parse(text) if wrap is None else parse_behind(text, wrap)
         stream = self.streams.get(line.stream)
         if stream is None:
-            stream = self.streams[line.stream] = Stream()
+            stream = self.streams[line.stream] = Stream(self.points)
         if line.stream:
             self._from_parent(stream, line.stream)
         if line.shape != "plain":

@@ -21,6 +21,8 @@ from typing import Any
 
 LATE = 48  # newest lines, all kept
 KEPT = 128  # older ones; beyond, every second is dropped
+RUN_POINTS = 48_000  # of all streams together, half a kilobyte each: thousands of ranks tell no more of the loss than hundreds
+LEAST = 12  # points of a stream, however many streams there are
 CUT = 600  # characters of a line that are looked at: metrics stand first
 NUMBER = r"(?>[-+]?(?:\d[\d,]{0,20}\.?\d{0,20}(?:e[-+]?\d{1,3})?|nan|inf(?:inity)?))"
 #: What may stand between a name and its value, and the value. Anchored at the end of a name that was found by its letters: no search.
@@ -100,12 +102,19 @@ def _number(digits: str) -> float:
     return float(digits.replace(",", ""))
 
 
+def share(files: int) -> int:
+    """Points that a stream may keep where a run has so many files."""
+    return max(LEAST, min(LATE + KEPT, RUN_POINTS // max(1, files)))
+
+
 class Series:
     """The training lines of one stream. A point is `(step, time_ns, rank, number, offset, text)`."""
 
-    __slots__ = ("_kept", "_late", "_seen", "_stride")
+    __slots__ = ("_kept", "_late", "_most_kept", "_most_late", "_seen", "_stride")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = LATE + KEPT) -> None:
+        self._most_late = min(LATE, most * 2 // 3)
+        self._most_kept = most - self._most_late
         self._late: deque[tuple] = deque()
         self._kept: list[tuple] = []
         self._seen, self._stride = 0, 1
@@ -113,11 +122,11 @@ class Series:
     def add(self, point: tuple) -> None:
         """Take the next line."""
         self._late.append(point)
-        if len(self._late) > LATE:
+        if len(self._late) > self._most_late:
             old = self._late.popleft()
             if self._seen % self._stride == 0:
                 self._kept.append(old)
-                if len(self._kept) >= KEPT:
+                if len(self._kept) >= self._most_kept:
                     del self._kept[1::2]
                     self._stride *= 2
             self._seen += 1
