@@ -127,6 +127,13 @@ def test_an_unknown_exception_is_placed_and_stays_an_exception(tmp_path: Path) -
     assert [h.cause for h in judge(run, load_rules(), None).hypotheses][:2] == ["fs.full", "sw.rank_exception"]
 
 
+def test_a_notebook_names_its_exception_above_the_frames(tmp_path: Path) -> None:
+    """The end of such a traceback may be cut off; its heading has said what was raised."""
+    trace = "-----------------\nPermissionError                           Traceback (most recent call last)\n<ipython-input-2-3f> in <module>\n----> 1 start()\n"
+    event = next(e for e in run_of(tmp_path, trace).events if e.attrs.get("traceback"))
+    assert (event.kind, event.attrs["exception"]) == (Kind.PERMISSION, "PermissionError")
+
+
 def test_guesses_are_bounded(tmp_path: Path) -> None:
     """A file full of alarming lines gives a bounded number of guesses, and loses no error."""
     lines = "".join(f"2026-11-20 12:00:00,000 ERROR a{i}b: volume number {chr(97 + i % 26) * (i % 50 + 1)} is full\n" for i in range(3 * MOST))

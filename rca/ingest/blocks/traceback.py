@@ -116,6 +116,7 @@ class Traceback:
         self.remote: dict[str, Any] = {}  # the process that raised it, where a driver only reports
         self._starts = 0
         self._notebook = False
+        self._announced: str | None = None  # a notebook names the exception above its frames already
         self.raised: list[Raised] = []
         self.frames: list[Frame] = []
         self.position = 0
@@ -142,7 +143,8 @@ class Traceback:
                 return False
             self._close()
             self._starts += 1
-            self._notebook = self._notebook or RAISED.match(text.partition(OPENS)[0].strip()) is not None
+            if named := RAISED.match(text.partition(OPENS)[0].strip()):
+                self._notebook, self._announced = True, named[1]
             self._worker = self._worker or worker
             self._chained = False
             self.position += 1
@@ -227,4 +229,6 @@ class Traceback:
     def finish(self) -> list[Raised]:
         """The exceptions of the chain, oldest first; empty when the block was cut before its last line."""
         self._close()
+        if not self.raised and self._announced:
+            self.raised.append(Raised(self._announced, "", tuple(self.frames), 0, False))
         return sorted(self.raised, key=lambda raised: raised.type.endswith("ExceptionGroup"))  # a group is raised of what is in it
