@@ -7,6 +7,7 @@ with five addresses. A thousand ranks that time out alike are one event with a c
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from heapq import merge
 from typing import Any
 
@@ -78,11 +79,16 @@ def merge_copies(events: list[Event]) -> list[Event]:
 
 
 class _Copies:
-    """The events of one text in groups of copies. Thousands of ranks may print it, so an event is compared only with groups of its rank or host."""
+    """The events of one text in groups of copies, which come by time, those without one last.
+
+    Thousands of ranks may print it, and one of them thousands of times, so an event is compared only with groups of its rank or host that
+    began elsewhere and not long before.
+    """
 
     def __init__(self) -> None:
         self.groups: list[list[Event]] = []
-        self._near: dict[tuple, list[int]] = {}  # numbers of groups by what their first event says
+        self._near: dict[tuple, dict[tuple, list[int]]] = {}  # numbers of groups by what their first event says and where it stands
+        self._recent = 0  # groups before this one are too old for events that have a time
 
     def add(self, event: Event) -> None:
         """Put the event into the first group whose first event it is a copy of."""
@@ -91,13 +97,23 @@ class _Copies:
             near = [("rank", event.rank), *(("nobody", h) for h in ((host, None) if host else ("*",)))]
         else:
             near = [("host", h) for h in ((host, None) if host else ("*",))]
-        for number in merge(*(self._near.get(key, ()) for key in near)):
+        spoken = event.kind != Kind.EXITED  # what is no exit has copies in other places only, and soon
+        place = (event.source, event.attrs.get("stream"))
+        since = self._since(event.time_ns) if spoken and event.time_ns is not None else 0
+        numbers = [found for key in near for there, found in self._near.get(key, {}).items() if not spoken or there != place]
+        for number in merge(*(found[bisect_left(found, since) :] for found in numbers)):
             if _same(self.groups[number][0], event):
                 self.groups[number].append(event)
                 return
         for key in (("host", host), ("host", "*"), *((("rank", event.rank),) if event.rank is not None else (("nobody", host), ("nobody", "*")))):
-            self._near.setdefault(key, []).append(len(self.groups))
+            self._near.setdefault(key, {}).setdefault(place, []).append(len(self.groups))
         self.groups.append([event])
+
+    def _since(self, time_ns: int) -> int:
+        """The first group that may hold copies of an event of this time."""
+        while self._recent < len(self.groups) and (began := self.groups[self._recent][0].time_ns) is not None and began < time_ns - COPY_NS:
+            self._recent += 1
+        return self._recent
 
 
 def _order(event: Event) -> tuple:
