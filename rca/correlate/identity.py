@@ -30,6 +30,7 @@ ROLES = (
     ("train", re.compile(r"train|actor|policy|learner")),
 )
 INDEX = re.compile(r"(\d+)$")
+RANKS_MAX = 1 << 20  # ten times the largest machines; a greater number counts something else
 
 
 @dataclass
@@ -108,8 +109,8 @@ def resolve(readings: list[Reading]) -> Identity:
     if not any(e.rank is not None for e in exits):
         _tasks(identity)
     _spread(identity, exits)
-    worlds = Counter(w.info["facts"]["world"] for w in writers if w.info["facts"].get("world"))
-    seen = [w.rank for w in writers if w.rank is not None] + [e.rank for e in exits if e.rank is not None]
+    worlds = Counter(w.info["facts"]["world"] for w in writers if 0 < w.info["facts"].get("world", 0) <= RANKS_MAX)
+    seen = [r for r in (*(w.rank for w in writers), *(e.rank for e in exits)) if r is not None and r < RANKS_MAX]
     stated = max(worlds, key=lambda k: (worlds[k], k)) if worlds else None
     identity.world = max([stated or 0, *(r + 1 for r in seen)]) or None
     identity.stated_world = stated is not None or any(e.rank is not None for e in exits)

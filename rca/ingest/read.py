@@ -28,9 +28,11 @@ from rca.model import Event, Reading
 #: These open a block that needs no phrase of its own to matter; the scanner must see them for their surroundings to be decoded.
 BLOCK_STARTS = ("traceback (most recent call last)", "fatal python error:", "childfailederror", "exception in thread ")
 LINE_CUT = 64 << 10  # characters of one line that are parsed; the rest of such a line is scanned all the same
+DIGITS_MAX = 1000
+ENDLESS = re.compile(rf"(?<!\d)(\d{{{DIGITS_MAX}}})\d+")
 DOCUMENT_MAX = 1 << 20
 Allowance = tuple[int, int, int]  # bytes of a file to decode: of its ends, and around hits; points of a series to keep
-TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d+)/(?P<local_rank>\d+)/[^/]+$")
+TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d{1,4})/(?P<local_rank>\d{1,5})/[^/]+$")
 NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process)[._-]?(\d+)(?=[._-]|$)", re.I)
 GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|train(?:ing)?|run|all|merged)$", re.I)
 
@@ -179,6 +181,8 @@ class _Lines:
 
 def _take(reader: Reader, text: str, number: int | None, offset: int, found: list[Signature], raw: str | None = None, wrap: Wrap | None = None) -> None:
     """Hand one line to the reader, in pieces where several share it."""
+    if len(text) > DIGITS_MAX and (cut := ENDLESS.sub(r"\1", text)) != text:  # what is no number of anything, and more digits than Python reads
+        raw, text = raw or text, cut
     if (found or "\r" in text) and text.lstrip()[:1] != "{":  # a JSON line is one record, whatever is inside
         for piece in pieces(text):
             low = piece.lower()

@@ -139,3 +139,9 @@ def test_a_drivers_report_of_a_remote_exception_names_the_remote_process(tmp_pat
     text = head + "ray.exceptions.RayTaskError(OSError): ray::Worker.step() (pid=77, ip=10.0.0.4, repr=<W>)\n" + SAVE.split("\n", 1)[1]
     event = only(run_of(tmp_path, {"driver.log": steps() + text}), Kind.NO_SPACE)
     assert (event.host, event.pid, event.actor) == ("10.0.0.4", 77, "Worker")
+
+
+def test_a_world_of_billions_is_not_believed(tmp_path: Path) -> None:
+    """A number that no machine has ranks for counts something else, and nothing is listed up to it."""
+    line = "hostname=n1 pid=4 rank={rank} world_size=30000000000\n[rank90000000000]: RuntimeError: boom\n"
+    assert run_of(tmp_path, {f"rank_{r}.log": line.format(rank=r) for r in (0, 1)}).world == 2

@@ -122,3 +122,15 @@ def test_error_document_is_known_by_its_shape() -> None:
     assert found is not None and (found["text"], found["stack"], found["epoch"]) == ("ValueError: boom", "Traceback", 1795176000)
     for data in (b'{"message": {"text": 1}}', b'{"message": ', b'{"other": 1}', b"[]", b""):
         assert error_document(data) is None
+
+
+def test_endless_digits_are_no_number_and_lose_no_line(tmp_path: Path) -> None:
+    """Python reads no number of more than 4300 digits: such a line is kept, and so are those around it."""
+    digits = "9" * 5000
+    text = f"rank={digits} pid={digits} hostname=n1 world_size={digits}\nstep {digits} loss 2.0\nOSError: [Errno 28] No space left on device: '/a.pt'\n"
+    (tmp_path / "rank0.log").write_text(text)
+    (tmp_path / "attempt_99999999999" / "0").mkdir(parents=True)
+    (tmp_path / "attempt_99999999999" / "0" / "stderr.log").write_text(text)
+    readings, _ = ingest([tmp_path], workers=1)
+    assert [[(e.kind, e.line) for e in r.events] for r in readings] == [[("storage.no_space", 3)]] * 2
+    assert rca.analyze(tmp_path, workers=1).verdict == "failed"
