@@ -4,6 +4,8 @@
 ('lynx04', '', 'dgx0412')
 >>> typed("(base) root@5e1f0b7a9d22:/workspace# torchrun train.py"), typed("costs $ 5 a day"), typed("RuntimeError: x"), typed("# step 3")
 ('5e1f0b7a9d22', None, None, None)
+>>> typed("$ OSError: [Errno 28] No space left on device"), typed("node7# NVRM: Xid (PCI:0000:3b:00): 79"), typed("node7$ [rank0]: x")
+(None, None, None)
 
 Source: default prompts of bash, zsh, conda and Docker.
 """
@@ -20,7 +22,8 @@ PROMPT = re.compile(
     r"|\$ (?=[A-Za-z./_(]))"
 )
 
-
+#: No command begins so: what a program says stands behind a mark that only looks like a prompt.
+SAID = re.compile(r"[\w.\[\]-]{1,80}:(?:\s|$)|\[\w|Traceback \(")
 ELSEWHERE = re.compile(r"\b(?:srun|sbatch|salloc|bsub|qsub|ssh|pdsh|kubectl|docker|mpirun|ray|gcloud|aws|az)\b")
 
 
@@ -34,4 +37,4 @@ def typed(text: str) -> str | None:
     if "$" not in text[:HEAD] and "#" not in text[:HEAD] and "%" not in text[:HEAD]:
         return None
     match = PROMPT.match(text)
-    return None if match is None else match["host"] or match["name"] or ""
+    return None if match is None or SAID.match(text, match.end()) else match["host"] or match["name"] or ""
