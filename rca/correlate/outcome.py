@@ -28,7 +28,7 @@ def how(view: View) -> str:
     done = view.of(Kind.FINISHED)
     if done and not (ended or bad_exit or any(e.kind in FAILURES for e in view.events)):
         return "finished"  # somebody said so, and nobody contradicts
-    if not bad_exit and not any(e.kind in FAILURES for e in view.events) and _torn_down(view):
+    if _restarted(view) or (not bad_exit and not any(e.kind in FAILURES for e in view.events) and _torn_down(view)):
         return "finished"
     if view.of(Kind.CUT_SHORT):
         return "cut"
@@ -71,6 +71,18 @@ def _torn_down(view: View) -> bool:
         steps = [mark for w in view.identity.writers if w.source == done.source for mark in w.info["steps"][-1:]]
         complete = [m[4] for m in steps if (total := OF_TOTAL.search(m[5])) and total[1] == total[2] != "1"]
         if complete and all(e.kind in VICTIM_KINDS and max(complete) < e.offset < last_offset(done) for e in errors):
+            return True
+    return False
+
+
+def _restarted(view: View) -> bool:
+    """Whether a log that goes on over a restart holds its errors before it, and behind it steps and the end of the run."""
+    bad = [e for e in view.events if (e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal")) or e.kind in FAILURES or e.kind == Kind.EXITED]
+    beats = pulse.beats(view)
+    for restart in view.of(Kind.AGENT_RESTART):
+        ends = [e.offset for e in view.of(Kind.FINISHED) if e.source == restart.source and e.offset > last_offset(restart)]
+        steps = {b.step for b in beats if b.source == restart.source and ends and last_offset(restart) < b.offset < max(ends)}
+        if len(steps) >= pulse.ENOUGH and all(e.source == restart.source and last_offset(e) < restart.offset for e in bad):
             return True
     return False
 

@@ -79,3 +79,16 @@ def test_error_that_no_step_follows_is_a_failure(tmp_path: Path) -> None:
     """What stands last was not survived."""
     last = "2026-11-20 12:00:09,500 ERROR train: nfs: server filer7 not responding, still trying\n"
     assert run_of(tmp_path, {"train.log": STEPS + last}).outcome == "failed"
+
+
+RESTART = "torch.distributed.elastic.agent.server.api: [ERROR] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+
+
+def test_error_before_a_restart_that_trained_to_the_end_is_no_failure(tmp_path: Path) -> None:
+    """One console over two attempts: what failed before the restart is over once the end is reached; an error behind it is not."""
+    lines = STEPS.splitlines(keepends=True)
+    broken = "[rank3]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    text = "".join(lines[:2]) + broken + RESTART + "".join(lines) + "Training finished.\n"
+    assert run_of(tmp_path / "a", {"console.log": text}).outcome == "finished"
+    assert run_of(tmp_path / "b", {"console.log": text + broken}).outcome == "failed"
+    assert run_of(tmp_path / "c", {"console.log": text.replace("Training finished.\n", "")}).outcome == "failed"
