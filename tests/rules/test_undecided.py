@@ -32,3 +32,10 @@ def test_words_alone_ask_for_everything(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("step=1 loss=2.0\nstep=2 loss=1.9\n")
     document = rca.analyze(tmp_path / "log.txt").document
     assert document["verdict"] == "inconclusive" and document["coverage"]["missing"]
+
+
+def test_an_interrupt_is_no_guess_at_memory(tmp_path: Path) -> None:
+    """Python raises KeyboardInterrupt for SIGINT; the kernel's OOM killer sends what nothing can catch."""
+    (tmp_path / "log.txt").write_text('step=1 loss=2.0\n^CTraceback (most recent call last):\n  File "t.py", line 5, in <module>\n    main()\nKeyboardInterrupt\n')
+    report = rca.analyze(tmp_path / "log.txt")
+    assert report.verdict == "inconclusive" and all(h.cause != "host.oom" for h in report.judged.hypotheses)
