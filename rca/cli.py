@@ -212,6 +212,7 @@ def app() -> Any:
         from rca.report.rule import page
 
         known = {rule.id: rule for rule in _rules(rules)}
+        rule_id = rule_id if rule_id in known else rule_id.replace(".", "/")  # people copy the cause from a report
         if rule_id not in known:
             raise RcaError(f"no such rule: `{rule_id}`", hint=did_you_mean(rule_id, known) or "`rca rules list` shows them all")
         to_stdout(page(known[rule_id], _columns()))
@@ -230,7 +231,7 @@ def _analyze(paths: list[str], format: str | None, output: Any, rules: Any) -> i
     report = _report(paths, rules)
     if output:
         to_file(output, render(report.document))
-        _say(f"wrote {output}: {report.verdict}")
+        _say(f"wrote {output} (verdict: {report.verdict})")
     else:
         to_stdout(render(report.document, width=_columns(), color=_colored()))
     return _code(report)

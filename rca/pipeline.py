@@ -67,7 +67,7 @@ def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = No
     run = correlate(readings)
     verdict = judge(run, load_rules(rules), graph.build(run.events, run.edges))
     run, verdict = _with_lines(run, verdict, sources)
-    recognised = any(e.source for e in run.events) or any(r.format not in ("plain", "skipped") for r in run.readings)
+    recognised = bool(verdict.hypotheses) or any(e.source for e in run.events) or any(r.format not in ("plain", "skipped") for r in run.readings)
     incomplete = any(r.reason and r.reason not in HARMLESS for r in run.readings)
     return Report(document(run, verdict, seconds=time.monotonic() - began, version=__version__), run, verdict, recognised, incomplete)
 

@@ -213,7 +213,7 @@ def test_output_file_takes_its_format_from_its_name(analyzed, capsys, tmp_path, 
     analyzed(FAILED)
     assert cli.main(["analyze", "run.log", "-o", name, *args]) == 0
     assert (tmp_path / name).read_text(encoding="utf-8").startswith(start)
-    assert capsys.readouterr() == ("", f"wrote {name}: failed\n")
+    assert capsys.readouterr() == ("", f"wrote {name} (verdict: failed)\n")
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["run.log", name])
 
 

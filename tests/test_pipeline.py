@@ -149,3 +149,11 @@ def test_events_are_a_frame_of_the_declared_schema() -> None:
     report = rca.analyze(BUNDLE)
     frame = report.frame()
     assert dict(frame.schema) == event_schema() and len(frame) == len(report.run.events)
+
+
+def test_a_date_without_a_year_is_no_time(tmp_path: Path) -> None:
+    """glog states month and day only: where no other source states the year, the report has no time rather than one of 1972."""
+    (tmp_path / "log.txt").write_text("E1120 10:00:00.000000 4100 train.py:75] OSError: [Errno 28] No space left on device: '/ckpt/a.pt'\n")
+    document = rca.analyze(tmp_path).document
+    assert document["hypotheses"][0]["cause"] == "fs.full" and document["hypotheses"][0]["cause_time"] is None
+    assert "1972" not in json.dumps({k: v for k, v in document.items() if k != "stats"})

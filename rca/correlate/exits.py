@@ -79,5 +79,5 @@ def claim(events: list[Event]) -> list[Event]:
 
 
 def _who(event: Event) -> str:
-    name = f"rank {event.rank}" if event.rank is not None else f"local rank {event.local_rank}"
+    name = f"rank {event.rank}" if event.rank is not None else f"local rank {event.local_rank}" if event.local_rank is not None else "a process"
     return f"{name} (pid {event.pid})" if event.pid else name

@@ -31,6 +31,7 @@ TEXT_CUT = 2000  # characters of a message that an event keeps
 RAW_CUT = 600  # characters of the raw line that travel with an event, more than a report cites
 FACT_LINES = 60  # a process says who it is in its first lines
 MARK_CUT = 200
+LEAST_MARKS, MARKS_PER_POINT = 32, 24  # step lines kept of a stream: thousands where there are few, a handful where there are thousands of ranks
 WHAT_RANK = re.compile(r"\s*what\(\): {0,4}\[(?:PG [^\]]{0,60})?Rank (\d{1,6})\]")
 LIBRARY = re.compile(r"(?:site|dist)-packages/|/lib/python3|<frozen |/torch/(?:nn|distributed|utils|_)")  # whose code raised it
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
@@ -74,6 +75,7 @@ class Reader:
 
     def __init__(self, name: str, points: int = series.share(1)) -> None:
         self.name, self.points = name, points  # of each stream's series, at most
+        self.marks = max(LEAST_MARKS, points * MARKS_PER_POINT)
         self.streams: dict[str, Stream] = {}
         self.events: list[dict[str, Any]] = []
         self.samples: list[tuple] = []
@@ -162,6 +164,8 @@ class Reader:
             # One mark per step is enough to see progress; the last line is always kept as the sign of life.
             if step is not None and (not stream.lines or stream.lines[-1][1] != step):
                 stream.lines.append(mark)
+                if len(stream.lines) > self.marks:  # the first and the newest stay
+                    stream.lines[1 : self.marks // 2] = stream.lines[1 : self.marks // 2 : 2]
             stream.last = mark
         if metric and (step is not None or "loss" in low):
             stream.series.add((step, stream.stamp.ns if stamp else None, rank if rank is not None else stream.rank, *at))

@@ -26,6 +26,7 @@ LINKS = ("cause", "mechanism", "symptom", "against")
 #: Said about a failure by those who did not have it: never the loudest error while a process's own error is there.
 ECHO_KINDS = frozenset({Kind.AGENT_REPORT, Kind.AGENT_STOPS_SIBLING, Kind.LEAK_WARNING, Kind.DEVICE_FAULT_ECHO})
 _SURROGATE = re.compile("[\ud800-\udfff]")
+YEAR_STATED_NS = 94_694_400 * 10**9  # 1973: earlier ones are placeholders for dates without a year
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -64,12 +65,12 @@ def document(run: Run, verdict: Verdict, *, seconds: float, version: str) -> dic
 
 
 def iso(time_ns: int | None) -> str | None:
-    """ISO 8601 with milliseconds and Z, or None where unknown or outside the calendar.
+    """ISO 8601 with milliseconds and Z, or None where unknown, of no stated year, or outside the calendar.
 
     >>> iso(1_795_000_000_120_999_999)
     '2026-11-18T11:06:40.120Z'
     """
-    if time_ns is None:
+    if time_ns is None or time_ns < YEAR_STATED_NS:
         return None
     try:
         return (_EPOCH + timedelta(milliseconds=time_ns // 1_000_000)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -108,13 +109,17 @@ def percent(probability: float | None) -> str:
     return "> 99 %" if probability > 0.995 else "< 1 %" if 0 < probability < 0.005 else f"{probability * 100:.0f} %"
 
 
+GUESS_FROM = 0.25  # a guess below this is noise
+
+
 def headline(document: dict[str, Any]) -> tuple[str, str, str]:
     """The verdict, the cause and how sure we are; the last two are empty where nothing is claimed."""
     first = document["hypotheses"][0] if document["hypotheses"] else None
     if document["verdict"] == "failed" and first:
         return "FAILED", first["cause"], f"{percent(first['confidence'])} sure" + (", inferred" if first["inferred"] else "")
     if document["verdict"] == "inconclusive":
-        return "INCONCLUSIVE", first["cause"] if first else "", f"best guess, {percent(first['confidence'])}" if first else ""
+        guess = first if first and first["confidence"] >= GUESS_FROM else None
+        return "INCONCLUSIVE", guess["cause"] if guess else "", f"best guess, {percent(guess['confidence'])}" if guess else ""
     return document["verdict"].upper(), "", ""
 
 
@@ -178,7 +183,7 @@ def _hypothesis(hypothesis: Hypothesis, confidence: float, known: dict[str, str]
         "cause_stage": cause.stage,
         "cause_step": cause.step,
         "cause_time": iso(cause.time_ns),
-        "cause_time_error_ms": None if cause.time_ns is None else round(cause.time_error_ns / 1e6, 3),
+        "cause_time_error_ms": None if iso(cause.time_ns) is None else round(cause.time_error_ns / 1e6, 3),
         "time_assumed": cause.time_assumed,
         "symptom_stage": symptom.stage if symptom else None,
         "symptom_step": symptom.step if symptom else None,

@@ -9,7 +9,8 @@ from typing import Any
 
 from rca.model import Hypothesis, Missing, Run
 
-NOTHING = Missing("the end of every rank's log and the launcher's console", "torchrun --log-dir logs --redirects 3 --tee 3; the scheduler's output files")
+GUESS_FROM = 0.25  # a guess below this is noise
+NOTHING = Missing("the end of every process's output", "torchrun --log-dir logs --redirects 3 --tee 3; srun -o %x-%j-%t.out; kubectl logs; for Ray: session_latest/logs")
 
 
 @lru_cache
@@ -22,13 +23,17 @@ def undecided(run: Run, shown: tuple[Hypothesis, ...]) -> tuple[str, tuple[Missi
     """A sentence or two, and what would decide it."""
     if not run.readings:
         return "There are no files to read.", ()
+    if all(r.reason for r in run.readings):
+        names = ", ".join(f"{r.source} ({r.reason})" for r in run.readings[:3]) + (f" and {len(run.readings) - 3} more" if len(run.readings) > 3 else "")
+        packed = any(r.reason == "archive" for r in run.readings)
+        return f"None of these files could be read: {names}.", (Missing("what is in the archive", "unpack it, and give the folder"),) if packed else ()
     if run.outcome == "unknown":
         return "Nothing in these files says that the run failed, and nothing says that it finished.", (NOTHING,)
     if run.outcome == "cut":
         return "Every log ends in the middle at the same moment and no line says why; collect the host's and the scheduler's record of that time.", ()
     kinds = {e.kind for e in run.events if not e.attrs.get("lived_on")}
     speaker = next((s for s in speakers() if not kinds.isdisjoint(s["kind"])), None)
-    said = speaker["says"] if speaker else "No line here tells what broke first."
-    guess = f" The best guess is {shown[0].cause} ({shown[0].confidence * 100:.0f} %)." if shown else ""
+    said = speaker["says"] if speaker else "" if shown else "No line here tells what broke first."
+    guess = f" The best guess is {shown[0].cause} ({shown[0].confidence * 100:.0f} %)." if shown and shown[0].confidence >= GUESS_FROM else ""
     lack = tuple(Missing(c["what"], c["how"]) for c in speaker["collect"]) if speaker else (NOTHING,)
-    return f"The run failed, but these files do not hold the cause. {said}{guess}", lack
+    return f"The run failed, but these files do not decide the cause. {said}{guess}".strip().replace(".  ", ". "), lack

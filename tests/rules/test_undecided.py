@@ -39,3 +39,14 @@ def test_an_interrupt_is_no_guess_at_memory(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text('step=1 loss=2.0\n^CTraceback (most recent call last):\n  File "t.py", line 5, in <module>\n    main()\nKeyboardInterrupt\n')
     report = rca.analyze(tmp_path / "log.txt")
     assert report.verdict == "inconclusive" and all(h.cause != "host.oom" for h in report.judged.hypotheses)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """An archive is no evidence, and the report says what to do with it."""
+    import tarfile
+
+    (tmp_path / "a.txt").write_text("step=1\n")
+    with tarfile.open(tmp_path / "logs.tar", "w") as archive:
+        archive.add(tmp_path / "a.txt", "a.txt")
+    document = rca.analyze(tmp_path / "logs.tar").document
+    assert "logs.tar (archive)" in document["summary"] and "unpack" in document["coverage"]["missing"][0]["how"]
