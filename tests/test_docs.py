@@ -28,3 +28,11 @@ def test_shown_output_is_what_is_printed(page: str, command: str, output: str) -
 def test_every_page_shows_something() -> None:
     """The pages that a newcomer reads first show real output."""
     assert {page for page, _, _ in SHOWN} >= {"README.md", "docs/flow.md"}
+
+
+def test_generated_pages_are_current() -> None:
+    """What `make docs` would write stands in the checkout."""
+    from rca.report.rulebook import page
+    from rca.rules import load_rules
+
+    assert (ROOT / "docs" / "rules.md").read_text("utf-8") == page(sorted(load_rules(None), key=lambda rule: rule.id)), "run `make docs`"
