@@ -259,7 +259,7 @@ def _spread(identity: Identity, exits: list[Event]) -> None:
             writer.lent = writer.actor != twin.actor
         elif writer.rank is None and "rank" in writer.info["facts"]:
             writer.rank, writer.lent = writer.info["facts"]["rank"], True
-    labelled = {(w.source, w.stream.lstrip("0") or "0") for w in identity.writers if w.rank is not None and w.stream.isdigit() and int(w.stream) == w.rank}
+    labelled = {(w.source, w.stream.lstrip("0") or "0") for w in identity.writers if w.rank is not None and w.stream.isdecimal() and int(w.stream) == w.rank}
     for event in exits:
         task = str(event.attrs.get("tasks") or "")
         if event.host and (event.source, task) in labelled:  # Slurm names the host of a task, and the tasks of this job are its ranks

@@ -29,7 +29,7 @@ def fields_of(hit: tuple[Signature, re.Match], attrs: dict[str, Any]) -> dict[st
         if name.endswith("pid") and (digits := re.match(r"\d+", value)):
             number = int(digits[0])
         elif name in NUMBERS or name.endswith("signal"):
-            number = SIGNAL_NAMES.get(value.replace("Signals.", "").rstrip(".").strip().upper()) if not value.lstrip("-").isdigit() else int(value)
+            number = SIGNAL_NAMES.get(value.replace("Signals.", "").rstrip(".").strip().upper()) if not value.lstrip("-").isdecimal() else int(value)
         if name in COLUMNS and not (name in ("rank", "host", "local_rank") and signature.rank_of):
             fields[name] = number
         else:

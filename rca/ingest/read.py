@@ -23,6 +23,7 @@ from rca.ingest.reader import Reader
 from rca.ingest.scan import Part, ScanResult, line_numbers, merged, scan, search
 from rca.ingest.signatures import Signature, load
 from rca.ingest.sources import Source, list_sources, read_range
+from rca.ingest.times import FIRST_SECOND, LAST_SECOND
 from rca.model import Event, Reading
 
 #: These open a block that needs no phrase of its own to matter; the scanner must see them for their surroundings to be decoded.
@@ -206,9 +207,10 @@ def error_document(data: bytes) -> dict[str, Any] | None:
         extra = message.get("extraInfo", {}) if isinstance(message, dict) else loaded.get("extraInfo", {})
         text = message["message"] if isinstance(message, dict) else message
         stamp = extra.get("timestamp") or loaded.get("timestamp")
-        return {"text": str(text), "stack": str(extra.get("py_callstack") or ""), "epoch": int(stamp) if stamp else None,
+        text, stack = (ENDLESS.sub(r"\1", str(said or "")) for said in (text, extra.get("py_callstack")))
+        return {"text": text, "stack": stack, "epoch": second if FIRST_SECOND <= (second := int(stamp or 0)) < LAST_SECOND else None,
                 "raw": data.decode("utf-8", "replace").split("\n", 1)[0]}  # fmt: skip
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
 
 

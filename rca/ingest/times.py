@@ -137,7 +137,7 @@ def epoch(value: str | int | float) -> Stamp | None:
     """
     text = repr(value) if isinstance(value, float) else str(value)
     whole, _, part = text.partition(".")
-    if not text.isascii() or not whole.isdigit() or len(whole) > 19 or not (part.isdigit() or not part):
+    if not text.isascii() or not whole.isdecimal() or len(whole) > 19 or not (part.isdecimal() or not part):
         return None
     power = (len(whole) - 10) // 3 * 3 if len(whole) >= 10 else 0
     if not FIRST_SECOND <= int(whole) // 10**power < LAST_SECOND:
@@ -155,7 +155,7 @@ def boot(seconds: str) -> Stamp | None:
     Stamp(ns=983909497000, error_ns=500, has_year=False, has_zone=False, boot=True)
     """
     whole, _, part = seconds.strip().partition(".")
-    if not (whole.isascii() and part.isascii() and whole.isdigit() and len(whole) < 12 and (part.isdigit() or not part) and len(part) <= 9):
+    if not (whole.isascii() and part.isascii() and whole.isdecimal() and len(whole) < 12 and (part.isdecimal() or not part) and len(part) <= 9):
         return None
     unit = SCALE[len(part)]
     return Stamp(int(whole) * SECOND + (int(part) * unit if part else 0), unit // 2, False, False, True)
@@ -193,7 +193,7 @@ def iso(stamp: Stamp) -> str:
 def _second(text: str) -> int:
     """Nanoseconds of `YYYY-MM-DD?HH:MM:SS`, which neighbouring lines share. Raises ValueError for what is no time."""
     digits = text[:4] + text[5:7] + text[8:10] + text[11:13] + text[14:16] + text[17:19]
-    if not (len(digits) == 14 and digits.isascii() and digits.isdigit() and text[13] == ":" == text[16]):
+    if not (len(digits) == 14 and digits.isascii() and digits.isdecimal() and text[13] == ":" == text[16]):
         raise ValueError(text)
     hour, minute, second = int(text[11:13]), int(text[14:16]), int(text[17:19])
     if hour > 23 or minute > 59 or second > 60:  # 60 is a leap second
@@ -208,7 +208,7 @@ def _rest(base: int, text: str, start: int, has_year: bool) -> Stamp | None:
     if length == 0:
         return make((base, 500_000_000, has_year, False, False))
     digits = text[start + 1 :]
-    if length == 4 and digits.isdigit() and text[start] in ".,":
+    if length == 4 and digits.isdecimal() and text[start] in ".,":
         return make((base + int(digits) * 1_000_000, 500_000, has_year, False, False))
     match = REST.fullmatch(text, start)
     if match is None:
@@ -225,7 +225,7 @@ def _rest(base: int, text: str, start: int, has_year: bool) -> Stamp | None:
 def _slashes(text: str) -> Stamp | None:
     """`MM/DD/YYYY`, `MM/DD/YY` of rich and, where only that is possible, `DD/MM/YYYY` and `YY/MM/DD` of Spark."""
     first, second = text[:2], text[3:5]
-    if text[8:10].isdigit():
+    if text[8:10].isdecimal():
         year, start = text[6:10], 10
     else:
         year, start = "20" + text[6:8], 8

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import rca
-from rca.ingest.read import LINE_CUT, error_document, ingest, named
+from rca.ingest.read import LINE_CUT, document, error_document, ingest, named
+from rca.ingest.reader import Reader
 
 TRACE = (
     'Traceback (most recent call last):\n  File "/srv/train.py", line 161, in save_checkpoint\n    torch.save(state, file)\n'
@@ -134,3 +135,21 @@ def test_endless_digits_are_no_number_and_lose_no_line(tmp_path: Path) -> None:
     readings, _ = ingest([tmp_path], workers=1)
     assert [[(e.kind, e.line) for e in r.events] for r in readings] == [[("storage.no_space", 3)]] * 2
     assert rca.analyze(tmp_path, workers=1).verdict == "failed"
+
+
+def test_odd_digits_of_an_error_document_lose_nothing() -> None:
+    """A stack may state a line of thousands of digits, or none that Python counts as decimal."""
+    for number in ("9" * 5000, "\u00b2"):
+        stack = f'Traceback (most recent call last):\n  File "t.py", line {number}, in main\nValueError: boom'
+        found = error_document(json.dumps({"message": {"message": "ValueError: boom", "extraInfo": {"py_callstack": stack}}}).encode())
+        assert found is not None
+        reader = Reader("error.json")
+        document(reader, found, (1, 0, found["raw"]), [])
+        assert [e["text"] for e in reader.finish()["events"]] == ["ValueError: boom"]
+
+
+def test_impossible_times_of_an_error_document_are_none() -> None:
+    """A time before there were such runs, or beyond every calendar, is not stated."""
+    for stamp, epoch in ((1795176000, 1795176000), (-5, None), (10**23, None), (1e300, None), (None, None)):
+        found = error_document(json.dumps({"message": {"message": "x", "extraInfo": {"timestamp": stamp}}}).encode())
+        assert found is not None and found["epoch"] == epoch

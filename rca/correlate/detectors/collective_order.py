@@ -35,7 +35,7 @@ def detect(view: View) -> list[Event]:
                     told[group[0]].setdefault(rank, event.but(rank=rank, host=event.host or (writer.host if writer else None)))
             if event.kind != Kind.COLLECTIVE_TIMEOUT:
                 continue
-            if str(attrs.get("sequence", "")).isdigit() and attrs.get("op") is not None:
+            if str(attrs.get("sequence", "")).isdecimal() and attrs.get("op") is not None:
                 said[stream] = event
             group = GROUP.search(event.text)
             if group is None or stream not in said:

@@ -32,10 +32,10 @@ def detect(view: View) -> list[Event]:
         maker = MAKERS.get(name)
         if maker and (made := maker(points)):
             kind, text, at, attrs = made
-            rank = view.identity.of_pid(view.identity.rank_of_pid, host, int(subject)) if subject and subject.isdigit() else None
+            rank = view.identity.of_pid(view.identity.rank_of_pid, host, int(subject)) if subject and subject.isdecimal() else None
             found.append(Event(
                 kind, text.format(host=host or "the host", subject=subject or "its interface"), severity="warning", time_ns=at[0], host=host, rank=rank,
-                pid=int(subject) if subject and subject.isdigit() else None, nic=subject if subject and not subject.isdigit() else None,
+                pid=int(subject) if subject and subject.isdecimal() else None, nic=subject if subject and not subject.isdecimal() else None,
                 attrs=attrs, also=(*tuple(p[2] for p in points if p[0] == at[0])[:1], points[-1][2]), attempt=None,
             ))  # fmt: skip
     return found

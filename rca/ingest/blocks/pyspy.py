@@ -56,7 +56,7 @@ class PySpy(Stacks):
         if process:
             self.who = {"pid": int(process[1])} | {name: int(found[1]) for name, pattern in RANKS if (found := pattern.search(process[2]))}
         elif thread:
-            self.who = {"pid": int(thread[1])} if thread[1].isdigit() else {}
+            self.who = {"pid": int(thread[1])} if thread[1].isdecimal() else {}
             self._thread(thread[2])
 
     def feed(self, text: str) -> bool:
@@ -65,7 +65,7 @@ class PySpy(Stacks):
             if thread[2] == MAIN and self._mains and self._mains[-1]:
                 return False  # the next process, its heading left out
             self.count += thread[2] == MAIN and bool(self._mains)
-            if thread[2] == MAIN and thread[1].isdigit() and self._mains:
+            if thread[2] == MAIN and thread[1].isdecimal() and self._mains:
                 self.who["pid"] = int(thread[1])  # of several in front of one stack the last: it stands beside it
             self._thread(thread[2])
             return True

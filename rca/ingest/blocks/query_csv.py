@@ -52,14 +52,14 @@ class Query:
             return None
         row = dict(zip(self.names, values, strict=True))
         index = row.get("index", "")
-        place = {"gpu": int(index) if index.isdigit() else None, "bus_id": row.get("pci.bus_id") or row.get("gpu_bus_id")}
+        place = {"gpu": int(index) if index.isdecimal() else None, "bus_id": row.get("pci.bus_id") or row.get("gpu_bus_id")}
         who = place["bus_id"] or index
         found: list[tuple[Kind, dict[str, Any], str]] = []
         for name, value in row.items():
             last = self.before.get((who, name))
             if (slowed := SLOWED.search(name)) and value == "Active" and last != "Active":
                 found.append((Kind.DEVICE_THROTTLED, place, slowed[1]))
-            elif COUNTED.search(name) and last is not None and last.isdigit() and value.isdigit() and int(value) > int(last):
+            elif COUNTED.search(name) and last is not None and last.isdecimal() and value.isdecimal() and int(value) > int(last):
                 found.append((Kind.DEVICE_MEMORY_ERROR, place, "uncorrected"))
             elif name == "remapped_rows.failure" and value in ("Yes", "1") and last in ("No", "0"):
                 found.append((Kind.DEVICE_MEMORY_ERROR, place, "remap_failed"))

@@ -68,7 +68,7 @@ class Stacks:
             self.threads.append((thread[1] == "Current thread", []))
             return True
         if (frame := FRAME.match(text)) and self.threads:
-            self.threads[-1][1].append((frame[1], int(frame[2]) if frame[2].isdigit() else 0, frame[3]))
+            self.threads[-1][1].append((frame[1], int(frame[2]) if frame[2].isdecimal() else 0, frame[3]))
             return True
         if not text.strip():
             return True

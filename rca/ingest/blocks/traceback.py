@@ -173,7 +173,7 @@ class Traceback:
         if frame and (self._type is None or not self._blank):
             if self._type is not None:  # a frame inside a message (ExceptionWrapper text without a heading)
                 self._close()
-            line = int(frame[2]) if frame[2].isdigit() else 0
+            line = int(frame[2]) if frame[2].isdecimal() else 0
             self.frames.append(Frame(frame[1], line, frame[3] or ""))
             self._quiet = 0
             self.position += 1
