@@ -22,11 +22,12 @@ def how(view: View) -> str:
     ended = [p for p in last if p.ended_by is not None]
     exits = [e for e in view.of(Kind.EXITED) if (e.attempt or 0) == view.identity.attempts - 1 and not _before(e, finished)]
     bad_exit = [e for e in exits if e.attrs.get("exitcode") not in (0, None)]
-    if finished and not bad_exit and not any(e.kind in FAILURES and not _before(e, finished) for e in view.events):
+    undone = _undone(view)
+    if finished and not undone and not bad_exit and not any(e.kind in FAILURES and not _before(e, finished) for e in view.events):
         unfinished = [p for p in last if not p.finished and p.rank is not None and p.ended_by is not None]
         return "failed" if unfinished else "finished"
     done = view.of(Kind.FINISHED)
-    if done and not (ended or bad_exit or any(e.kind in FAILURES for e in view.events)):
+    if done and not undone and not (ended or bad_exit or any(e.kind in FAILURES for e in view.events)):
         return "finished"  # somebody said so, and nobody contradicts
     if _restarted(view) or (not bad_exit and not any(e.kind in FAILURES for e in view.events) and _torn_down(view)):
         return "finished"
@@ -73,6 +74,17 @@ def _torn_down(view: View) -> bool:
         if complete and all(e.kind in VICTIM_KINDS and max(complete) < e.offset < last_offset(done) for e in errors):
             return True
     return False
+
+
+def _undone(view: View) -> bool:
+    """Whether what was said to be finished was a part only: in the same file steps follow it, and then an exception that nothing follows."""
+    raised = [e for e in view.events if e.attrs.get("traceback") is True and e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal")]
+    raised = [e for e in raised if not any(e.attrs.get(k) for k in (*SURVIVED, "thread"))]
+    done = {e.source: last_offset(e) for e in view.of(Kind.FINISHED)} if raised else {}
+    beats = pulse.beats(view) if done else []
+    return any(
+        len({b.step for b in beats if b.source == e.source and done[e.source] < b.offset < e.offset}) >= pulse.ENOUGH for e in raised if e.source in done
+    )
 
 
 def _restarted(view: View) -> bool:

@@ -92,3 +92,13 @@ def test_error_before_a_restart_that_trained_to_the_end_is_no_failure(tmp_path: 
     assert run_of(tmp_path / "a", {"console.log": text}).outcome == "finished"
     assert run_of(tmp_path / "b", {"console.log": text + broken}).outcome == "failed"
     assert run_of(tmp_path / "c", {"console.log": text.replace("Training finished.\n", "")}).outcome == "failed"
+
+
+def test_what_is_finished_before_more_steps_is_a_part(tmp_path: Path) -> None:
+    """An epoch says that its training is done, more steps follow, then an exception: the run failed. After the last step it is teardown."""
+    lines = [f"2026-11-20 12:00:{i:02d},000 INFO train: step={i} loss=2.0\n" for i in range(10)]
+    done = "Training finished.\n"
+    trace = 'Traceback (most recent call last):\n  File "t.py", line 9, in <module>\n    main()\nKeyError: 5\n'
+    assert run_of(tmp_path / "a", {"train.log": "".join([*lines[:5], done, *lines[5:], trace])}).outcome == "failed"
+    assert run_of(tmp_path / "b", {"train.log": "".join([*lines[:5], done, *lines[5:], done])}).outcome == "finished"
+    assert run_of(tmp_path / "c", {"train.log": "".join([*lines, done, trace])}).outcome == "finished"
