@@ -6,6 +6,7 @@ The rooms share these and nothing else. Null means "the source did not say". Tim
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -151,6 +152,49 @@ class Hypothesis:
     missing: tuple[Missing, ...] = ()
     remedy: dict[str, Any] = field(default_factory=dict)
     why: tuple[str, ...] = ()  # the terms of the sum, in words
+
+
+class Graph:
+    """Which event may have brought about which, and by what mechanisms. Nodes are event ids.
+
+    Plain dictionaries: importing networkx takes longer than judging a run. `networkx()` gives the same graph to who wants to draw or walk it.
+    """
+
+    def __init__(self, edges: Iterable[Edge]) -> None:
+        self._effects: dict[int, dict[int, set[str]]] = {}
+        self._causes: dict[int, set[int]] = {}
+        for cause, effect, kind in edges:
+            if cause != effect:
+                self._effects.setdefault(cause, {}).setdefault(effect, set()).add(kind)
+                self._causes.setdefault(effect, set()).add(cause)
+
+    def kinds(self, cause: int, effect: int) -> set[str]:
+        """The kinds of the edge between two events; empty where there is none."""
+        return self._effects.get(cause, {}).get(effect, set())
+
+    def effects(self, cause: int) -> list[int]:
+        """What an event may have brought about directly, ascending."""
+        return sorted(self._effects.get(cause, ()))
+
+    def ancestors(self, effect: int) -> set[int]:
+        """Everything upstream of an event, itself excluded."""
+        seen: set[int] = set()
+        waiting = [effect]
+        while waiting:
+            fresh = self._causes.get(waiting.pop(), set()) - seen
+            seen |= fresh
+            waiting += fresh
+        return seen - {effect}
+
+    def networkx(self) -> Any:
+        """A `networkx.DiGraph` whose edges carry their sorted `kinds`."""
+        import networkx as nx
+
+        graph = nx.DiGraph()
+        for cause, effects in sorted(self._effects.items()):
+            for effect, kinds in sorted(effects.items()):
+                graph.add_edge(cause, effect, kinds=tuple(sorted(kinds)))
+        return graph
 
 
 @dataclass(frozen=True, slots=True)

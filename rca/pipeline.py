@@ -33,6 +33,12 @@ class Report:
 
         return frame(list(self.run.events))
 
+    def graph(self) -> Any:
+        """The causal graph as a `networkx.DiGraph` of event ids; an edge carries its sorted `kinds`."""
+        from rca.correlate import graph
+
+        return graph.build(self.run.events, self.run.edges).networkx()
+
     @property
     def skipped(self) -> tuple[tuple[str, str], ...]:
         """Files that were not read to their end, with the reason."""
@@ -78,8 +84,6 @@ HARMLESS = frozenset({"binary", "empty"})
 
 def _prepare(rules: Path | None) -> None:
     """Get ready what the later stages need, while the workers scan; what is wrong with the rules is raised here."""
-    import networkx  # noqa: F401
-
     from rca.correlate import correlate  # noqa: F401
     from rca.report import document  # noqa: F401
     from rca.rules import judge  # noqa: F401

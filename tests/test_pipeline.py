@@ -157,3 +157,13 @@ def test_a_date_without_a_year_is_no_time(tmp_path: Path) -> None:
     document = rca.analyze(tmp_path).document
     assert document["hypotheses"][0]["cause"] == "fs.full" and document["hypotheses"][0]["cause_time"] is None
     assert "1972" not in json.dumps({k: v for k, v in document.items() if k != "stats"})
+
+
+def test_the_graph_is_there_for_who_asks(tmp_path: Path) -> None:
+    """The analysis itself needs no networkx; the causal graph is one all the same."""
+    import networkx
+
+    (tmp_path / "rank0.log").write_text("OSError: [Errno 28] No space left on device\n")
+    (tmp_path / "rank1.log").write_text("RuntimeError: Connection closed by peer [10.1.1.1]:19860\n")
+    graph = rca.analyze(tmp_path).graph()
+    assert isinstance(graph, networkx.DiGraph) and all("kinds" in graph.edges[e] for e in graph.edges)

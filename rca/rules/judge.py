@@ -12,16 +12,12 @@ import re
 import tomllib
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rca.model import Event, Evidence, Hypothesis, Missing, Run, Verdict
+from rca.model import Event, Evidence, Graph, Hypothesis, Missing, Run, Verdict
 from rca.rules.chain import Rule
 from rca.rules.match import Match, matches
 from rca.rules.undecided import undecided
 from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 FAILED_FROM = 0.5  # a verdict of `failed` needs a first hypothesis of at least this confidence
 UNKNOWN_LOGIT = 1.5  # a failure that nobody logged is as likely as a latent guess with a usual prior
@@ -50,7 +46,7 @@ def prior(cause: str) -> float:
     return math.log(rates.get(cause, rates["default"]) / rates["unknown"])
 
 
-def judge(run: Run, rules: tuple[Rule, ...], graph: nx.DiGraph | None) -> Verdict:
+def judge(run: Run, rules: tuple[Rule, ...], graph: Graph) -> Verdict:
     """The verdict on a run with its hypotheses, most likely first."""
     if run.outcome == "finished":
         return Verdict("healthy", (), 0.0, "The run finished; nothing failed.")
@@ -103,13 +99,13 @@ def _weigh(match: Match, run: Run) -> tuple[float, list[str]]:
     return sum(worth for _, worth in terms), [f"{worth:+.1f} {name}" for name, worth in terms]
 
 
-def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: nx.DiGraph | None) -> list[tuple[Match, float, list[str]]]:
+def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: Graph) -> list[tuple[Match, float, list[str]]]:
     """Lower every hypothesis whose cause another one's cause brought about, or that clearly came later."""
     upstream: dict[int, set[int]] = {}
     ids = {m.cause.event_id for m, _, _ in weighed}
     strength = {i: max(logit for m, logit, _ in weighed if m.cause.event_id == i) for i in ids}
     for i in sorted(ids):
-        upstream[i] = set() if graph is None else _ancestors(graph, i) & ids
+        upstream[i] = graph.ancestors(i) & ids
     firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.kind not in VICTIM_KINDS and not (m.cause.attrs.get("lived_on") or m.cause.attrs.get("outside") or m.cause.attrs.get("generic")) and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
     guessed = {m.cause.event_id for m, _, _ in weighed if m.cause.attrs.get("generic")}
     first = min(firm, key=lambda e: (e.attempt or 0, e.time_ns or 0), default=None)
@@ -145,13 +141,7 @@ def _below(match: Match, top: Match | None) -> bool:
     return match.cause.time_ns is None or top.cause.time_ns is None or bool(match.cause.attrs.get("inherited"))
 
 
-def _ancestors(graph: nx.DiGraph, node: int) -> set[int]:
-    import networkx as nx
-
-    return nx.ancestors(graph, node) if node in graph else set()
-
-
-def _hypothesis(match: Match, logit: float, why: list[str], run: Run, graph: nx.DiGraph | None, confidence: float) -> Hypothesis:
+def _hypothesis(match: Match, logit: float, why: list[str], run: Run, graph: Graph, confidence: float) -> Hypothesis:
     cause, rule = match.cause, match.rule
     symptom = _symptom(match, run, graph)
     evidence = tuple(_evidence(match))
@@ -192,16 +182,16 @@ def brief(text: str, most: int) -> str:
     return line if len(line) <= most else line[:most].rsplit(" ", 1)[0] + " …"
 
 
-def _symptom(match: Match, run: Run, graph: nx.DiGraph | None) -> Event:
+def _symptom(match: Match, run: Run, graph: Graph) -> Event:
     """What was printed in the end: the chain's symptom, else the loudest effect of the cause."""
     linked = [match.found[link.name] for link in match.rule.links if link.role == "symptom" and link.name in match.found]
     symptom = linked[0] if linked else _loudest(match, run, graph)
     return symptom if symptom.stage is not None else symptom.but(stage=match.cause.stage)
 
 
-def _loudest(match: Match, run: Run, graph: nx.DiGraph | None) -> Event:
+def _loudest(match: Match, run: Run, graph: Graph) -> Event:
     by_id = {e.event_id: e for e in run.events}
-    effects = [by_id[i] for i in graph.successors(match.cause.event_id)] if graph is not None and match.cause.event_id in graph else []
+    effects = [by_id[i] for i in graph.effects(match.cause.event_id)]
     loud = [e for e in effects if e.kind in VICTIM_KINDS and e.kind not in QUIET_KINDS and e.kind != Kind.AGENT_STOPS_SIBLING]
     return min(loud, key=lambda e: (e.kind == Kind.AGENT_REPORT, e.time_ns or 2**62, e.event_id)) if loud else match.cause
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rca.model import Event, Run
+from rca.model import Event, Graph, Run
 from rca.rules.chain import Link, Rule
 from rca.taxonomy import Kind
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 SIMULTANEOUS_NS = 1_000_000_000  # logs have whole seconds: events closer than this are not ordered
 
@@ -38,7 +35,7 @@ class Match:
         return seen + [(f"no {link.name}, though it could have been seen", link.absent) for link in self.absent]
 
 
-def matches(rule: Rule, run: Run, graph: nx.DiGraph | None) -> Iterator[Match]:
+def matches(rule: Rule, run: Run, graph: Graph) -> Iterator[Match]:
     """Yield a match for each event that fits the rule's cause link."""
     for cause in run.events:
         if cause.severity != "info" and fits(rule.cause_link, cause):
@@ -93,12 +90,12 @@ def observable(link: Link, cause: Event, run: Run) -> bool:
     return any(what == link.seen_by and (host is None or cause.host is None or host == cause.host) for what, host in run.coverage)
 
 
-def _best(link: Link, anchor: Event, run: Run, graph: nx.DiGraph | None, used: set[int]) -> Event | None:
+def _best(link: Link, anchor: Event, run: Run, graph: Graph, used: set[int]) -> Event | None:
     fitting = [e for e in run.events if e.event_id not in used and fits(link, e) and related(link.relation, anchor, e, graph)]
     return min(fitting, key=lambda e: (e.source is None and not e.also, e.time_ns if e.time_ns is not None else 2**62, e.event_id)) if fitting else None
 
 
-def related(relation: dict[str, Any], anchor: Event, event: Event, graph: nx.DiGraph | None) -> bool:
+def related(relation: dict[str, Any], anchor: Event, event: Event, graph: Graph) -> bool:
     """Whether an event stands in the asked relation to the anchor."""
     for name in relation.get("same", ()):
         if name == "rank" and event.ranks and anchor.rank in event.ranks:
@@ -125,10 +122,6 @@ def related(relation: dict[str, Any], anchor: Event, event: Event, graph: nx.DiG
     return True
 
 
-def _edge(kind: str, anchor: Event, event: Event, graph: nx.DiGraph | None) -> bool:
-    if graph is None:
-        return False
-    for a, b in ((anchor.event_id, event.event_id), (event.event_id, anchor.event_id)):
-        if graph.has_edge(a, b) and (kind == "any" or kind in graph.edges[a, b]["kinds"]):
-            return True
-    return False
+def _edge(kind: str, anchor: Event, event: Event, graph: Graph) -> bool:
+    kinds = graph.kinds(anchor.event_id, event.event_id) | graph.kinds(event.event_id, anchor.event_id)
+    return bool(kinds) if kind == "any" else kind in kinds
