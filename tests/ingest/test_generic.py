@@ -10,6 +10,7 @@ from rca.ingest import generic
 from rca.ingest.generic import MOST, lexicon, meaning
 from rca.ingest.generic.text import alike
 from rca.ingest.line import parse
+from rca.model import Graph
 from rca.rules.chain import load_rules
 from rca.rules.judge import judge
 from rca.taxonomy import Kind
@@ -124,7 +125,7 @@ def test_an_unknown_exception_is_placed_and_stays_an_exception(tmp_path: Path) -
     run = run_of(tmp_path, trace)
     event = next(e for e in run.events if e.attrs.get("traceback"))
     assert event.kind == Kind.NO_SPACE and event.attrs["generic"]
-    assert [h.cause for h in judge(run, load_rules(), None).hypotheses][:2] == ["fs.full", "sw.rank_exception"]
+    assert [h.cause for h in judge(run, load_rules(), Graph(())).hypotheses][:2] == ["fs.full", "sw.rank_exception"]
 
 
 def test_a_notebook_names_its_exception_above_the_frames(tmp_path: Path) -> None:
