@@ -162,6 +162,7 @@ def tree(out: str, *, ranks: int = 64, mb_per_rank: float = 16.0, files_per_rank
         truth = [t | {"file": os.path.relpath(t["file"], out)} for part in pool.map(write_file, *zip(*jobs), chunksize=max(1, len(jobs) // 64)) for t in part]
     with open(out.rstrip("/") + ".truth.json", "w") as file:
         json.dump({"planted": truth}, file, indent=1)
+    os.sync()  # or what is measured next shares the disk with writing this back
     return out
 
 
