@@ -72,7 +72,7 @@ def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = No
 
     run = correlate(readings)
     verdict = judge(run, load_rules(rules), graph.build(run.events, run.edges))
-    run, verdict = _with_lines(run, verdict, sources)
+    run, verdict = _with_lines(run, verdict, sources, workers)
     recognised = bool(verdict.hypotheses) or any(e.source for e in run.events) or any(r.format not in ("plain", "skipped") for r in run.readings)
     incomplete = any(r.reason and r.reason not in HARMLESS for r in run.readings)
     return Report(document(run, verdict, seconds=time.monotonic() - began, version=__version__), run, verdict, recognised, incomplete)
@@ -92,7 +92,7 @@ def _prepare(rules: Path | None) -> None:
     load_rules(rules)
 
 
-def _with_lines(run: Run, verdict: Verdict, sources: dict[str, Any]) -> tuple[Run, Verdict]:
+def _with_lines(run: Run, verdict: Verdict, sources: dict[str, Any], workers: int | None) -> tuple[Run, Verdict]:
     """Count lines, but only in files that the report cites and only up to the last cited line."""
     from rca.ingest.read import resolve_lines
 
@@ -101,7 +101,7 @@ def _with_lines(run: Run, verdict: Verdict, sources: dict[str, Any]) -> tuple[Ru
     for record in cited:
         if record.line is None:
             wanted.setdefault(record.source, []).append(record.offset)
-    found = resolve_lines(sources, wanted)
+    found = resolve_lines(sources, wanted, workers)
 
     def record(r: Record) -> Record:
         return r if r.line is not None else r._replace(line=found.get((r.source, r.offset)))

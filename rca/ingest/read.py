@@ -32,6 +32,7 @@ LINE_CUT = 64 << 10  # characters of one line that are parsed; the rest of such 
 DIGITS_MAX = 1000
 ENDLESS = re.compile(rf"(?<!\d)(\d{{{DIGITS_MAX}}})\d+")
 DOCUMENT_MAX = 1 << 20
+COUNT_ALONE_BYTES = 64 << 20  # newlines of so much are counted faster than workers are started
 Allowance = tuple[int, int, int]  # bytes of a file to decode: of its ends, and around hits; points of a series to keep
 TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d{1,4})/(?P<local_rank>\d{1,5})/[^/]+$")
 NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process)[._-]?(\d+)(?=[._-]|$)", re.I)
@@ -268,11 +269,22 @@ def reading(source: Source, result: Any) -> Reading:
     )  # fmt: skip
 
 
-def resolve_lines(sources: dict[str, Source], wanted: dict[str, list[int]]) -> dict[tuple[str, int], int]:
-    """Line numbers of the byte offsets that a report cites; files that are not cited are never counted."""
+def resolve_lines(sources: dict[str, Source], wanted: dict[str, list[int]], workers: int | None = None) -> dict[tuple[str, int], int]:
+    """Line numbers of the byte offsets that a report cites; files that are not cited are never counted.
+
+    Where much is to be counted, all cores count: each file by one worker, as in the scan.
+    """
+    ordered = {name: sorted(set(offsets)) for name, offsets in wanted.items()}
+
+    def count(source: Source, _: Any = None) -> list[int]:
+        return line_numbers(source, ordered[source.name])
+
+    cited = [sources[name] for name in ordered]
+    much = len(cited) > 1 and sum(offsets[-1] for offsets in ordered.values()) > COUNT_ALONE_BYTES
+    counted = scan_all(cited, count, lambda: None, workers=workers) if much else [None] * len(cited)
     found: dict[tuple[str, int], int] = {}
-    for name, offsets in wanted.items():
-        ordered = sorted(set(offsets))
-        for offset, line in zip(ordered, line_numbers(sources[name], ordered), strict=True):
-            found[name, offset] = line
+    for source, lines in zip(cited, counted, strict=True):
+        if not isinstance(lines, list):  # counted here, or its worker died
+            lines = count(source)
+        found |= {(source.name, offset): line for offset, line in zip(ordered[source.name], lines, strict=True)}
     return found

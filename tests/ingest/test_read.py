@@ -11,6 +11,7 @@ import pytest
 import rca
 from rca.ingest.read import LINE_CUT, document, error_document, ingest, named
 from rca.ingest.reader import Reader
+from rca.ingest.sources import list_sources
 
 TRACE = (
     'Traceback (most recent call last):\n  File "/srv/train.py", line 161, in save_checkpoint\n    torch.save(state, file)\n'
@@ -153,3 +154,17 @@ def test_impossible_times_of_an_error_document_are_none() -> None:
     for stamp, epoch in ((1795176000, 1795176000), (-5, None), (10**23, None), (1e300, None), (None, None)):
         found = error_document(json.dumps({"message": {"message": "x", "extraInfo": {"timestamp": stamp}}}).encode())
         assert found is not None and found["epoch"] == epoch
+
+
+def test_lines_are_counted_alike_by_one_and_by_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever counts, the line of an offset is the number of newlines before it, plus one."""
+    from rca.ingest import read
+
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.log").write_text("".join(f"{name} {i}\n" for i in range(5000)))
+    sources = {s.name: s for s in list_sources([tmp_path])}
+    wanted = {name: [20_000, 7, 7, 12_345] for name in sources}
+    alone = read.resolve_lines(sources, wanted)
+    monkeypatch.setattr(read, "COUNT_ALONE_BYTES", 0)
+    assert read.resolve_lines(sources, wanted) == alone
+    assert all(line == (tmp_path / name).read_bytes()[:offset].count(b"\n") + 1 for (name, offset), line in alone.items())
