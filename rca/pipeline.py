@@ -96,7 +96,7 @@ def _with_lines(run: Run, verdict: Verdict, sources: dict[str, Any], workers: in
     """Count lines, but only in files that the report cites and only up to the last cited line."""
     from rca.ingest.read import resolve_lines
 
-    cited = [e.record for h in verdict.hypotheses for e in h.evidence] + [r for e in run.events for r in e.records]
+    cited = [e.record for h in verdict.hypotheses for e in h.evidence] + [r for e in run.events for r in e.records[:1]]
     wanted: dict[str, list[int]] = {}
     for record in cited:
         if record.line is None:
