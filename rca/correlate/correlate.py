@@ -33,10 +33,11 @@ def correlate(readings: list[Reading]) -> Run:
     derived = [annotate.place(e, view).but(event_id=len(view.events) + i) for i, e in enumerate(derived)]
     view = View(readings, who, clock, view.events + derived, procs)
     edges = sorted({edge for module in discover.modules(edge_folder) for edge in module.build(view)})
+    ended = outcome.how(view)
     return Run(
         events=tuple(view.events), edges=tuple(edges), readings=tuple(_timed(readings, who, clock)), processes=_summary(procs),
         hosts=tuple(who.hosts), world=who.world, attempts=who.attempts, clocks=clocks.describe(clock),
-        missing=_missing(view), notes=outcome.notes(view), coverage=_coverage(view), outcome=outcome.how(view),
+        missing=_missing(view, ended), notes=outcome.notes(view), coverage=_coverage(view), outcome=ended,
     )  # fmt: skip
 
 
@@ -95,9 +96,9 @@ def _coverage(view: View) -> frozenset[tuple[str, str | None]]:
     return frozenset(seen)
 
 
-def _missing(view: View) -> tuple[Missing, ...]:
+def _missing(view: View, ended: str) -> tuple[Missing, ...]:
     found = [Missing(e.text, "collect the log folder of that rank's node (torchrun --log-dir, --redirects 3)") for e in view.of(Kind.RANK_LOG_MISSING)]
-    if outcome.how(view) == "finished":
+    if ended == "finished":
         return tuple(found)
     kernel = {host for what, host in _coverage(view) if what == "kernel"}
     lacking = [h for h in view.identity.hosts if h not in kernel and None not in kernel]
