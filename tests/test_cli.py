@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import os
 import re
@@ -369,47 +368,6 @@ def test_rules_are_listed_and_shown(capsys):
         assert f"\n{heading}\n  " in page
     assert max(map(len, page.splitlines())) <= 80 + len(str(ROOT))
     assert any(cause in page for cause in CAUSES)
-
-
-def test_help_names_every_command_and_is_the_same_everywhere(capsys):
-    """The text that is printed without typer is the one that typer prints."""
-    import typer
-
-    for args in ([], ["--help"], ["-h"]):
-        assert cli.main(args) == 0
-        assert capsys.readouterr() == (cli.HELP, "")
-    root = typer.main.get_command(cli.app())
-    assert root.main(["--help"], prog_name="rca", standalone_mode=False) == 0
-    assert capsys.readouterr().out.strip() == cli.HELP.strip()
-    names = [f"{name} {sub}" if sub else name for name, command in root.commands.items() for sub in getattr(command, "commands", {"": None})]
-    assert [n for n in names if f"\n  {n} " not in cli.HELP] == []
-
-
-@pytest.mark.parametrize("command", [["analyze"], ["gate"], ["rules"], ["rules", "list"], ["rules", "show"]])
-def test_every_command_has_help(capsys, command):
-    """With `-h` too; those that take paths have examples and exit codes."""
-    assert cli.main([*command, "-h"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith(f"Usage: rca {' '.join(command)} ")
-    assert "\\b" not in out and "\b" not in out
-    if command[0] != "rules":
-        assert "\n  Examples:\n    rca " in out
-        assert "Exit codes: 0 " in out
-
-
-WORDS = ("run.log", "a b", "", "-", "--", "--format", "--format=json", "--format=", "json", "-o", "-oreport.md", "--output", "--output=x.json", "--rules", "-x", "--form", "-h")
-
-
-def test_an_ordinary_command_line_is_read_as_typer_reads_it(monkeypatch, capsys):
-    """`analyze` is read without typer where that is plain; whatever is said then, typer says the same."""
-    calls = []
-    monkeypatch.setattr(cli, "_analyze", lambda *given: calls.append(given) or 0)
-    lines = [["analyze", *words] for count in (0, 1, 2, 3) for words in itertools.product(WORDS, repeat=count)]
-    plain = [(line, found) for line in lines if (found := cli._plain(line))]
-    assert len(plain) > 100 and cli._plain(["gate", "run.log"]) is None
-    for line, found in plain[::7]:
-        assert cli._run(line) == 0
-        assert calls.pop() == found, line
 
 
 def test_a_pasted_fragment_is_read_from_standard_input(capsys, monkeypatch, tmp_path):

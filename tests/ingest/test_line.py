@@ -1,14 +1,11 @@
 """Every line shape seen in real logs, and look-alikes that must stay what they are."""
 
-import importlib
-import pkgutil
 import timeit
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rca.ingest import formats, line
 from rca.ingest.line import Line, parse, pieces
 from rca.ingest.times import iso
 
@@ -388,15 +385,3 @@ def test_fast(text, budget_us):
     """The budget of one line, eightfold because test machines are shared and slow."""
     best = min(timeit.repeat(lambda: parse(text), number=200, repeat=50)) / 200 * 1e6
     assert best < 8 * budget_us
-
-
-def test_no_shape_is_forgotten():
-    """Every grammar and wrapper of the folder is tried by `parse`: the table in line.py is written by hand for speed."""
-    known = {m.read for m in vars(line).values() if hasattr(m, "read")} | {m.peel for m in vars(line).values() if hasattr(m, "peel")}
-    nested = {"journal_json", "mpi"}  # read through json_line, tee and launch
-    for info in pkgutil.iter_modules(formats.__path__):
-        module = importlib.import_module(f"rca.ingest.formats.{info.name}")
-        for name in ("read", "peel"):
-            function = getattr(module, name, None)
-            if function is not None and getattr(function, "__module__", "") == module.__name__ and info.name not in nested:
-                assert function in known, f"{info.name}.{name} is not in rca/ingest/line.py"
