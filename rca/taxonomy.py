@@ -96,6 +96,7 @@ class Kind(StrEnum):
     AGENT_STOPS_SIBLING = "agent.stops_sibling"  # the launcher ends a healthy sibling
     AGENT_REPORT = "agent.report"  # wrapper: the launcher repeats that a child failed
     AGENT_RESTART = "agent.restart"  # the launcher starts another attempt
+    STOP_FAILED = "agent.stop_failed"  # a request to stop a job or worker was not answered
     SCHEDULER_STOP = "scheduler.stop"  # preemption, eviction, cancellation by the scheduler
     SCHEDULER_TIME_LIMIT = "scheduler.time_limit"  # wall-clock limit of the job
     # The run
@@ -122,6 +123,8 @@ class Kind(StrEnum):
     LINK_UP = "link.up"
     NIC_FAULT = "nic.fault"  # RDMA completion error, firmware or port fault
     PACKET_LOSS = "net.retransmits"  # retransmissions or drops rose
+    LATENCY_ROSE = "net.latency_rose"  # derived: round trips or requests of one host take many times as long as before
+    NIC_ERRORS_ROSE = "nic.errors_rose"  # derived: error counters of one port rose inside the run
     UNREACHABLE = "net.unreachable"  # no route, host unreachable
     # Device
     DEVICE_MEMORY_ERROR = "device.memory_error"  # uncorrectable ECC
@@ -132,6 +135,7 @@ class Kind(StrEnum):
     DEVICE_FAULT_ECHO = "device.fault_echo"  # Xid 43/45 and the like: consequence of a dying process
     DEVICE_NOTICE = "device.notice"  # corrected or handled: no failure
     DEVICE_OOM = "device.out_of_memory"
+    DEVICE_HELD = "device.memory_held"  # another process holds the memory that a stage needs
     DEVICE_ASSERT = "device.assert"
     DEVICE_ILLEGAL_ACCESS = "device.illegal_access"
     DEVICE_IPC = "device.ipc_failed"
@@ -152,6 +156,7 @@ class Kind(StrEnum):
     # Checkpoints
     SAVE_STARTED = "checkpoint.save_started"
     SAVED = "checkpoint.saved"
+    SAVE_FAILED = "checkpoint.save_failed"  # a save failed or was given up, as its caller says; the loop may go on
     SAVE_OPEN = "checkpoint.save_open"  # derived: started, never finished
     WRITE_FAILED = "checkpoint.write_failed"  # the writer's stream broke; errno unknown
     LOAD_STARTED = "checkpoint.load_started"
@@ -162,7 +167,9 @@ class Kind(StrEnum):
     SHM_EXHAUSTED = "memory.shm_exhausted"
     SHM_ROOM = "memory.shm_room"  # a table that shows /dev/shm far from full
     HOST_OOM = "memory.exhausted"  # MemoryError, cannot allocate, memory monitor
+    MEMORY_GREW = "memory.grew"  # derived: memory of a process, service or host rises step after step
     CPU_THROTTLED = "cpu.throttled"
+    CPU_STARVED = "cpu.starved"  # soft lockup, or far more runnable threads than cores
     LIMIT_REACHED = "limit.reached"  # open files, file size, processes
     HOST_DOWN = "host.down"  # reboot, panic, node failure
     HUNG_TASK = "host.hung_task"
@@ -186,12 +193,16 @@ class Kind(StrEnum):
     RPC_REFUSED = "rpc.refused"
     RPC_ERROR_REPLY = "rpc.error_reply"  # the callee answered with an error: look at the callee
     ACTOR_DIED = "actor.died"
+    SERVICE_LOST = "service.lost"  # a service that several roles use is dead or does not answer
+    REQUEST_OPEN = "request.open"  # a request or span that began and has no end
     PARTIAL_RESULT = "batch.partial"
+    PAYLOAD_DIFFERS = "payload.differs"  # count, shape or checksum differ between sender and receiver
     BATCH_MISMATCH = "batch.mismatch"
     WEIGHTS_SKIPPED = "weights.update_skipped"
     WEIGHTS_STALE = "weights.stale"
     WEIGHTS_FAILED = "weights.update_failed"
     EVENT_LOST = "event.unacknowledged"
+    EVENT_ACKNOWLEDGED = "event.acknowledged"  # a hand-over between stages that every receiver confirmed
     # Derived by detectors: no line states them
     RANK_SILENT = "rank.silent"  # alive, and the others waited for it
     RANK_OUTLIER = "rank.outlier_stack"  # its stack differs from the waiting majority
@@ -208,11 +219,11 @@ VICTIM_KINDS = frozenset({
     Kind.PEER_LOST, Kind.COLLECTIVE_TIMEOUT, Kind.STORE_LOST, Kind.STORE_TIMEOUT, Kind.WATCHDOG_STUCK,
     Kind.AGENT_REPORT, Kind.AGENT_STOPS_SIBLING, Kind.DEVICE_FAULT_ECHO, Kind.LEAK_WARNING,
     Kind.RENDEZVOUS_TIMEOUT, Kind.MESH_FAILED, Kind.RPC_FAILED, Kind.RPC_TIMEOUT, Kind.RPC_REFUSED,
-    Kind.RPC_ERROR_REPLY, Kind.WEIGHTS_FAILED,
+    Kind.RPC_ERROR_REPLY, Kind.WEIGHTS_FAILED, Kind.STOP_FAILED,
 })  # fmt: skip
 
 #: Kinds that say nothing went wrong; they mark progress and are never evidence of failure.
 QUIET_KINDS = frozenset({
     Kind.STARTED, Kind.FINISHED, Kind.RETRIED, Kind.STACK_DUMP, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED,
-    Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE, Kind.SHM_ROOM, Kind.LOSS_SPIKE,
+    Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE, Kind.SHM_ROOM, Kind.LOSS_SPIKE, Kind.EVENT_ACKNOWLEDGED,
 })  # fmt: skip
