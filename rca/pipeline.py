@@ -49,13 +49,19 @@ class Report:
         return self.judged.verdict
 
 
-def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = None, workers: int | None = None,
-            progress: Callable[[int, int], None] | None = None) -> Report:  # fmt: skip
+def analyze(
+    paths: Iterable[Path | str] | Path | str, *, rules: Path | None = None, baseline: Path | None = None, topology: Path | None = None,
+    prometheus: str | None = None, workers: int | None = None, progress: Callable[[int, int], None] | None = None,
+) -> Report:  # fmt: skip
     """Find the root cause of the run that left its files below `paths`.
 
-    Raises RcaError for a path that does not exist and for rules that are not valid.
+    `rules` is a folder of further rules, `baseline` a healthy run of the same job, `topology` a file that says who ran where, `prometheus` the
+    URL of a server that is asked for the counters of the run's time.
+
+    Raises RcaError for a path that does not exist, and for rules or a topology that are not valid.
     """
     began = time.monotonic()
+    known = {} if topology is None else {"topology": _topology(Path(topology))}
     if paths is None or paths == "":
         raise RcaError("no path given", hint="give the folder that the run left behind")
     given = [Path(paths)] if isinstance(paths, str | Path) else [Path(p) for p in paths]
@@ -70,7 +76,11 @@ def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = No
     from rca.rules.chain import load_rules
     from rca.rules.judge import judge
 
-    run = correlate(readings)
+    if prometheus is not None:
+        readings = [*readings, *_counters(prometheus, readings)]
+    if baseline is not None:
+        known["baseline"] = _healthy(Path(baseline), workers)
+    run = correlate(readings, **known)
     verdict = judge(run, load_rules(rules), graph.build(run.events, run.edges))
     run, verdict = _with_lines(run, verdict, sources, workers)
     recognised = bool(verdict.hypotheses) or any(e.source for e in run.events) or any(r.format not in ("plain", "skipped") for r in run.readings)
@@ -80,6 +90,35 @@ def analyze(paths: Iterable[Path | str] | Path | str, *, rules: Path | None = No
 
 #: Skipping these loses no evidence: they are no logs.
 HARMLESS = frozenset({"binary", "empty"})
+
+
+def _topology(path: Path) -> Any:
+    """What a file says about who ran where."""
+    try:
+        from rca.correlate import topology
+    except ImportError:
+        raise RcaError("`--topology` is not available in this version") from None
+    return topology.read(path)
+
+
+def _counters(url: str, readings: list[Any]) -> list[Any]:
+    """Readings of the counters that a Prometheus server holds of the run's time."""
+    try:
+        from rca.ingest.samples import prometheus_live
+    except ImportError:
+        raise RcaError("`--prometheus` is not available in this version") from None
+    return prometheus_live.fetch(url, readings)
+
+
+def _healthy(path: Path, workers: int | None) -> Any:
+    """What a healthy run of the same job shows."""
+    try:
+        from rca.correlate import baseline
+    except ImportError:
+        raise RcaError("`--baseline` is not available in this version") from None
+    from rca.ingest.read import ingest
+
+    return baseline.learn(ingest([path], workers=workers)[0])
 
 
 def _prepare(rules: Path | None) -> None:

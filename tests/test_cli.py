@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 import rca
-from rca import cli
+from rca import cli, console
 from rca.errors import RcaError
 from rca.report import write
 from rca.report.document import document
@@ -135,6 +135,9 @@ def test_gate_reads_the_policy_of_this_folder(analyzed, tmp_path, capsys):
         (["analyze", "run.log", "--fromat", "json"], "--format"),
         (["analyze", "run.log", "--format", "jsno"], "did you mean `json`?"),
         (["analyze", "run.log", "--rules", "none"], "no such folder of rules"),
+        (["analyze", "run.log", "--baseline", "run.lgo"], "did you mean `run.log`?"),
+        (["gate", "run.log", "--topology", "none.toml"], "no such file or folder: `none.toml`"),
+        (["analyze", "run.log", "--prometheus", "prometheus:9090"], "not a URL"),
         (["analyze", "run.log", "-o", "none/report.json"], "no such folder for the output"),
         (["analyze", "run.log", "-o", "."], "the output is a folder"),
         (["analyse", "run.log"], "analyze"),
@@ -329,7 +332,7 @@ def test_progress_shows_on_a_terminal_and_only_for_long_work(monkeypatch):
 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", screen := Screen())
-    with cli._Progress() as progress:
+    with console.Progress() as progress:
         progress.now = lambda: now[0]
         progress.start = 0.0
         progress(10, 100)
@@ -346,6 +349,17 @@ def test_no_progress_without_a_terminal(analyzed, capsys):
     calls = analyzed(FAILED)
     assert cli.main(["analyze", "run.log"]) == 0
     assert calls == [([Path("run.log")], {"rules": None, "progress": None})]
+
+
+@pytest.mark.parametrize("command", ["analyze", "gate"])
+def test_options_reach_the_analysis(analyzed, tmp_path, command):
+    """Each as what `rca.analyze` takes, and only where it was given."""
+    calls = analyzed(HEALTHY)
+    (tmp_path / "rules").mkdir()
+    line = "run.log --rules rules --baseline run.log --topology run.log --prometheus http://p:9090"
+    assert cli.main([command, *line.split()]) == 0
+    given = {"rules": Path("rules"), "baseline": Path("run.log"), "topology": Path("run.log"), "prometheus": "http://p:9090"}
+    assert calls == [([Path("run.log")], {**given, "progress": None})]
 
 
 def test_a_hostile_file_name_only_shows(analyzed, capsys):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rca import cli
+from rca.commands import analyze
 
 ROOT = Path(__file__).parents[1]
 
@@ -75,16 +76,16 @@ def test_every_command_has_help(capsys, command):
         assert "Exit codes: 0 " in out
 
 
-WORDS = ("run.log", "a b", "", "-", "--", "--format", "--format=json", "--format=", "json", "-o", "-oreport.md", "--output", "--output=x.json", "--rules", "-x", "--form", "-h")
+WORDS = ("run.log", "a b", "", "-", "--", "--format", "--format=json", "--format=", "json", "-o", "-oreport.md", "--output", "--output=x.json", "--rules", "--baseline", "--topology=f", "-x", "--form", "-h")
 
 
 def test_an_ordinary_command_line_is_read_as_typer_reads_it(monkeypatch, capsys):
     """`analyze` is read without typer where that is plain; whatever is said then, typer says the same."""
     calls = []
-    monkeypatch.setattr(cli, "_analyze", lambda *given: calls.append(given) or 0)
+    monkeypatch.setattr(analyze, "run", lambda *given: calls.append(given) or 0)
     lines = [["analyze", *words] for count in (0, 1, 2, 3) for words in itertools.product(WORDS, repeat=count)]
-    plain = [(line, found) for line in lines if (found := cli._plain(line))]
-    assert len(plain) > 100 and cli._plain(["gate", "run.log"]) is None
+    plain = [(line, found) for line in lines if (found := analyze.plain(line))]
+    assert len(plain) > 100 and analyze.plain(["gate", "run.log"]) is None
     for line, found in plain[::7]:
         assert cli._run(line) == 0
         assert calls.pop() == found, line

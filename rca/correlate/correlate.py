@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rca import discover
 from rca.correlate import annotate, exits, fold, identity, kernel, outcome, progress
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 KERNEL_SHAPES = ("kernel", "dmesg", "journal", "syslog")
 
 
-def correlate(readings: list[Reading]) -> Run:
-    """Join everything that was read into one picture of the run."""
-    who = identity.resolve(readings)
+def correlate(readings: list[Reading], topology: Any = None, baseline: Any = None) -> Run:
+    """Join everything that was read into one picture of the run. `topology` is what the user says about who ran where, `baseline` what a healthy run shows."""
+    who = identity.resolve(readings) if topology is None else identity.resolve(readings, topology)
     stated = [e for r in readings for e in r.events]
     clock = clocks.estimate(who, stated)
     events = kernel.join_oom(fold.merge_copies(fold.settle(stated, who, clock)))
