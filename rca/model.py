@@ -176,12 +176,15 @@ class Graph:
         """What an event may have brought about directly, ascending."""
         return sorted(self._effects.get(cause, ()))
 
-    def ancestors(self, effect: int) -> set[int]:
-        """Everything upstream of an event, itself excluded."""
+    def ancestors(self, effect: int, without: str | None = None) -> set[int]:
+        """Everything upstream of an event, itself excluded; `without` leaves out edges that are of that kind alone."""
         seen: set[int] = set()
         waiting = [effect]
         while waiting:
-            fresh = self._causes.get(waiting.pop(), set()) - seen
+            at = waiting.pop()
+            fresh = self._causes.get(at, set()) - seen
+            if without is not None:
+                fresh = {c for c in fresh if self._effects[c][at] != {without}}
             seen |= fresh
             waiting += fresh
         return seen - {effect}

@@ -11,12 +11,13 @@ from rca.correlate.edges import rpc
 from rca.correlate.exits import SIGABRT
 from rca.correlate.progress import Proc
 from rca.correlate.view import View
-from rca.model import Event
+from rca.model import Event, Reading
 from rca.taxonomy import Kind
 
 HOST_SHAPES = ("kernel", "dmesg", "journal", "syslog")
 HOUR_NS = 3600 * 10**9
 BEFORE_RUN_NS = HOUR_NS // 4  # what went wrong a quarter of an hour before the first line may still matter to it
+BRIEF_NS = 60 * 10**9
 SPAN_NS = 5 * 10**9
 LONG_RUN_NS = 6 * HOUR_NS  # where nothing says when the job began
 AFTER_RUN_NS = 60 * 10**9
@@ -73,6 +74,8 @@ def annotate(view: View) -> list[Event]:
             extra["after_wait"] = True
         if event.kind == Kind.SCHEDULER_STOP and _after_exit(event, view):
             extra["after_exit"] = True
+        if event.kind == Kind.IO_ERROR and _local_disk(event, view):
+            extra["local"] = True
         if event.kind in PAIRED:
             extra["recovered"] = _recovered(event, view)
         if value := event.attrs.get("value"):
@@ -146,6 +149,16 @@ def _after_exit(stop: Event, view: View) -> bool:
     return False
 
 
+def _local_disk(event: Event, view: View) -> bool:
+    """Whether the kernel of that host complains of a block device: otherwise an I/O error is what a network mount that is down returns."""
+    disks = [e for e in view.of(Kind.IO_ERROR) if any(s in (r.format if (r := _reading(e, view)) else "") for s in HOST_SHAPES)]
+    return any(e.event_id == event.event_id or None in (e.host, event.host) or e.host == event.host for e in disks)
+
+
+def _reading(event: Event, view: View) -> Reading | None:
+    return next((r for r in view.readings if r.source == event.source), None)
+
+
 def _recovered(event: Event, view: View) -> bool:
     """Whether the same log later says that it works again, before anybody had waited in vain."""
     words = PAIRED[Kind(event.kind)]
@@ -158,7 +171,8 @@ def _recovered(event: Event, view: View) -> bool:
         if other.kind in words and other.source == event.source and _last_offset(other) > _last_offset(event):
             theirs = other.nic or other.attrs.get("server") or other.bus_id
             if (name and theirs and name == theirs) or (name and name in other.text) or not (name or theirs):
-                return True
+                # Who came back after minutes was missed: a save may have been given up, a request have timed out.
+                return began is None or other.time_ns is None or other.time_ns - began <= BRIEF_NS
     return False
 
 

@@ -20,7 +20,10 @@ HERE = Path(__file__).parent
 KINDS = frozenset(kind.value for kind in Kind)
 LINK_ROLES = ("cause", "mechanism", "symptom", "against")
 SEEN_BY = ("always", "kernel", "counters", "launcher", "ranks", "stacks")
-EDGES = ("any", "program", "collective", "supervision", "host", "checkpoint", "restart", "rpc")
+EDGES = (
+    "any", "path", "program", "collective", "supervision", "host", "checkpoint", "restart", "rpc", "loader", "dataflow", "shared_gpu", "handover", "weight_sync", "service",
+    "controller", "span_rpc",
+)
 RELATION_KEYS = {"to", "same", "differs", "edge", "before_s", "after_s", "step_gap"}
 LINK_KEYS = {"name", "role", "kind", "stage", "where", "relation", "present", "absent", "seen_by", "latent", "cause_class", "more"}
 RULE_KEYS = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,10 +27,16 @@ BELOW = -0.8  # the same where no time tells, but the place in one file does
 LATER = -1.2  # of two failures without a known mechanism between them, the later one is less likely the first
 SURVIVED = -3.5  # the process wrote on after it
 UNSEEN = -3.5  # a fault that a process may survive, but of which no consequence is seen
+RESTARTED = -3.5  # the job was started again after it, and that start failed of something else
 OTHER_ATTEMPT = -1.0  # the job had already failed in an earlier attempt
 GENERAL = {1: -2.4, 2: -1.8, 3: -1.4}  # no signature knows the line; its plain words mean this, from "perhaps" to "outright"
 TEMPERATURE = 1.25  # how much the sums overstate: see docs/measurements.md
+ACROSS = "coupling/"  # rules that join stages: their chains take over what a rule for one event says
 MARGIN_NS = 2_000_000_000  # failures closer than this are not ordered
+UNREADABLE = frozenset({Kind.CHECKPOINT_INVALID, Kind.CHECKPOINT_MISMATCH, Kind.DAMAGED, Kind.MISSING_FILE})
+COMING_UP = ("recover", "load", "init")
+SAME_START_NS = 300 * 10**9
+HOST_SHAPES = ("kernel", "dmesg", "journal", "syslog")
 SHOWN = 5
 SOURCE_TAG = re.compile(r"\[/?[\w./-]+\.(?:cc|cpp|hpp|h|cu):\d+\] ?")
 
@@ -50,8 +57,8 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: Graph) -> Verdict:
     """The verdict on a run with its hypotheses, most likely first."""
     if run.outcome == "finished":
         return Verdict("healthy", (), 0.0, "The run finished; nothing failed.")
-    weighed = [(m, *_weigh(m, run)) for rule in rules for m in matches(rule, run, graph)]
-    weighed = _explain_away(weighed, graph)
+    weighed = [(m, *_weigh(m, run)) for m in _longest(m for rule in rules for m in matches(rule, run, graph))]
+    weighed = _explain_away(weighed, run, graph)
     best: dict[str, tuple[Match, float, list[str]]] = {}
     for match, logit, why in sorted(weighed, key=_sort):
         # Matches of one class are one hypothesis: the best placed names it, a longer chain outranks a shorter one at the same cause.
@@ -72,6 +79,16 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: Graph) -> Verdict:
     return Verdict("failed", shown, round(rest, 6), f"{shown[0].summary}")
 
 
+def _longest(found: Iterable[Match]) -> list[Match]:
+    """Of several rules that fit one cause event, a chain across stages that reaches its symptom speaks for all of them."""
+    found = list(found)
+    chains: dict[int, int] = {}
+    for match in found:
+        if match.rule.id.startswith(ACROSS) and any(link.role == "symptom" and link.name in match.found for link in match.rule.links):
+            chains[match.cause.event_id] = max(chains.get(match.cause.event_id, 0), len(match.found))
+    return [m for m in found if (len(m.found) > 1 if m.rule.id.startswith(ACROSS) else len(m.found) > chains.get(m.cause.event_id, 0))]
+
+
 def _sort(item: tuple[Match, float, list[str]]) -> tuple:
     match, logit, _ = item
     time = match.cause.time_ns if match.cause.time_ns is not None else 2**62
@@ -86,7 +103,7 @@ def _weigh(match: Match, run: Run) -> tuple[float, list[str]]:
     proc = run.processes.get((cause.attempt or 0, cause.rank if cause.rank is not None else cause.actor)) or {}
     if cause.attrs.get("lived_on") and not match.rule.survivable:
         terms.append(("the process went on after it", SURVIVED))
-    elif cause.attrs.get("lived_on") and len(match.found) == 1:
+    elif cause.attrs.get("lived_on") and not any(_felt(e, run) for e in match.found.values() if e is not cause):
         terms.append(("the process went on after it, and nothing came of it", UNSEEN))
     if tier := cause.attrs.get("generic"):
         terms.append(("its wording is known in general only", GENERAL[tier]))
@@ -99,7 +116,14 @@ def _weigh(match: Match, run: Run) -> tuple[float, list[str]]:
     return sum(worth for _, worth in terms), [f"{worth:+.1f} {name}" for name, worth in terms]
 
 
-def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: Graph) -> list[tuple[Match, float, list[str]]]:
+def _felt(event: Event, run: Run) -> bool:
+    """Whether an event shows that the job met a fault, and not only that a machine said more of it."""
+    if event.rank is not None or event.source is None:
+        return True
+    return not any(r.source == event.source and any(shape in r.format for shape in HOST_SHAPES) for r in run.readings)
+
+
+def _explain_away(weighed: list[tuple[Match, float, list[str]]], run: Run, graph: Graph) -> list[tuple[Match, float, list[str]]]:
     """Lower every hypothesis whose cause another one's cause brought about, or that clearly came later."""
     upstream: dict[int, set[int]] = {}
     ids = {m.cause.event_id for m, _, _ in weighed}
@@ -108,6 +132,9 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: Graph) -
         upstream[i] = graph.ancestors(i) & ids
     firm = [m.cause for m, logit, _ in weighed if m.cause.time_ns is not None and m.cause.kind not in VICTIM_KINDS and not (m.cause.attrs.get("lived_on") or m.cause.attrs.get("outside") or m.cause.attrs.get("generic")) and m.cause.source is not None and logit > UNKNOWN_LOGIT and not upstream[m.cause.event_id]]
     guessed = {m.cause.event_id for m, _, _ in weighed if m.cause.attrs.get("generic")}
+    final, reasons = _failed_start(run, graph)
+    if final is not None:
+        firm = [e for e in firm if e.event_id in reasons]
     first = min(firm, key=lambda e: (e.attempt or 0, e.time_ns or 0), default=None)
     top: dict[str | None, Match] = {}
     for match in (m for m, logit, _ in weighed if m.cause.kind not in VICTIM_KINDS and not m.cause.attrs.get("lived_on") and logit > UNKNOWN_LOGIT):
@@ -119,6 +146,8 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: Graph) -
         own = {e.event_id for e in match.found.values()}
         # What only plain words say never outdoes what a signature knows.
         causes = [i for i in upstream[cause.event_id] - own - (guessed if cause.attrs.get("signature") else set()) if strength[i] > UNKNOWN_LOGIT - 0.5 and cause.event_id not in upstream[i]]
+        if final is not None and cause.event_id not in reasons and _before(cause, final):
+            logit, why = logit + RESTARTED, [*why, f"{RESTARTED:+.1f} the job was started again after it, and that start failed of something else"]
         if causes:
             logit, why = logit + EXPLAINED, [*why, f"{EXPLAINED:+.1f} an earlier event explains it"]
         elif first is not None and first.event_id != cause.event_id and cause.time_ns is not None:
@@ -132,6 +161,23 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], graph: Graph) -
             logit, why = logit + BELOW, [*why, f"{BELOW:+.1f} another failure stands above it"]
         out.append((match, logit, why))
     return out
+
+
+def _failed_start(run: Run, graph: Graph) -> tuple[Event | None, set[int]]:
+    """The unreadable file that a later start of the job ended with, and everything that may have brought it about.
+
+    What had stopped the job before that start is another failure: without the file the job would be running.
+    """
+    ends = [e for e in run.events if e.kind in UNREADABLE and e.stage in COMING_UP and e.severity in ("error", "fatal") and e.time_ns is not None and not e.attrs.get("lived_on")]
+    if not ends:
+        return None, set()
+    last = max(ends, key=lambda e: (e.time_ns or 0, e.event_id))
+    same = [e for e in ends if (last.time_ns or 0) - (e.time_ns or 0) < SAME_START_NS]
+    return last, set().union(*({e.event_id} | graph.ancestors(e.event_id, without="restart") for e in same))
+
+
+def _before(cause: Event, final: Event) -> bool:
+    return cause.time_ns is not None and cause.step is not None and cause.stage not in COMING_UP and (final.time_ns or 0) - cause.time_ns > MARGIN_NS + cause.time_error_ns
 
 
 def _below(match: Match, top: Match | None) -> bool:

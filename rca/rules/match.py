@@ -123,5 +123,7 @@ def related(relation: dict[str, Any], anchor: Event, event: Event, graph: Graph)
 
 
 def _edge(kind: str, anchor: Event, event: Event, graph: Graph) -> bool:
+    if kind == "path":  # over any number of edges
+        return anchor.event_id in graph.ancestors(event.event_id)
     kinds = graph.kinds(anchor.event_id, event.event_id) | graph.kinds(event.event_id, anchor.event_id)
     return bool(kinds) if kind == "any" else kind in kinds

@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 LITERAL_MIN = 5  # bytes; shorter ones hit by chance in gigabytes of numbers and hashes
 KINDS = frozenset(kind.value for kind in Kind)
 REQUIRED = {"id": str, "literal": list, "regex": str, "kind": str, "severity": str, "true": str, "miss": str}
-OPTIONAL = {"rank_of": str, "priority": int, "exception": bool, "frames": str}
+OPTIONAL = {"rank_of": str, "priority": int, "exception": bool, "frames": str, "less": list}
 RANK_OF = (None, "peer")
 
 
@@ -50,7 +50,8 @@ class Signature:
     `rank_of` is "peer" where the `rank` group names another process than the one the event is about; otherwise None. Of several
     signatures that take one line the one with the highest `priority` speaks for it, see `best`. `exception` marks phrases that
     normally end a Python traceback. `frames` is a regular expression that the `file function` of one frame of the traceback must match:
-    such a signature never speaks for a line alone.
+    such a signature never speaks for a line alone. `less` names pairs of groups, "k<n": where both numbers stand in the line, the first
+    must be the smaller one.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Signature:
     miss: str
     path: Path
     frames: str | None = None
+    less: tuple[str, ...] = ()
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -116,9 +118,20 @@ def best(text: str, candidates: Iterable[Signature], frames: Sequence[str] = ())
         if signature.frames and not any(signature.stands_in.search(frame) for frame in frames):
             continue
         match = signature.pattern.search(text)
+        if match and signature.less and not _less(match, signature.less):
+            continue
         if match and (chosen is None or _outranks(signature, match, *chosen)):
             chosen = (signature, match)
     return chosen
+
+
+def _less(match: re.Match[str], pairs: tuple[str, ...]) -> bool:
+    """Whether of each pair `k<n` whose groups both took part the first number is the smaller."""
+    for pair in pairs:
+        few, many = (match[name] for name in pair.split("<"))
+        if few is not None and many is not None and int(few) >= int(many):
+            return False
+    return True
 
 
 def _outranks(one: Signature, match: re.Match[str], other: Signature, its: re.Match[str]) -> bool:
@@ -156,11 +169,13 @@ def _signature(entry: dict[str, Any], text: str, path: Path, position: int) -> S
         problem, hint = f"signature id does not match its file: `{entry['id']}`", f"begin it with `{path.stem}/`"
     elif not entry["literal"] or not all(isinstance(word, str) and len(word.encode()) >= LITERAL_MIN for word in entry["literal"]):
         problem, hint = f"bad literal: `{entry['literal']}`", f"give one or more strings of at least {LITERAL_MIN} bytes"
+    elif not all(isinstance(pair, str) and pair.count("<") == 1 and all(f"(?P<{name}>" in entry["regex"] for name in pair.split("<")) for pair in entry.get("less", ())):
+        problem, hint = f"bad less: `{entry['less']}`", "each is `few<many`, two named groups of the regex"
     if problem:
         raise RcaError(problem, _where(text, path, position), hint)
     return Signature(
         entry["id"], tuple(entry["literal"]), entry["regex"], entry["kind"], entry["severity"], entry.get("rank_of"),
-        entry.get("priority", 0), entry.get("exception", False), entry["true"], entry["miss"], path, entry.get("frames"),
+        entry.get("priority", 0), entry.get("exception", False), entry["true"], entry["miss"], path, entry.get("frames"), tuple(entry.get("less", ())),
     )  # fmt: skip
 
 

@@ -1,0 +1,53 @@
+"""Hand-over of data: what a stage received too little of fails in the stage that uses it, often with a number that shows how much was missing."""
+
+from __future__ import annotations
+
+from rca.correlate.concern import follows, numbers, role_of
+from rca.correlate.view import View
+from rca.model import Edge, Event
+from rca.taxonomy import Kind
+
+#: A worker's share did not arrive, or not whole.
+SHORT = frozenset({
+    Kind.PARTIAL_RESULT, Kind.PAYLOAD_DIFFERS, Kind.RPC_TIMEOUT, Kind.RPC_REFUSED, Kind.RPC_FAILED, Kind.ACTOR_SILENT, Kind.ACTOR_DIED, Kind.REQUEST_OPEN,
+    Kind.KILLED_BY_KERNEL, Kind.KILLED, Kind.HOST_OOM,
+})  # fmt: skip
+MISFIT = frozenset({Kind.SHAPE_MISMATCH, Kind.BATCH_MISMATCH, Kind.PARTIAL_RESULT})
+GIVERS = ("rollout", "reference", "reward", "critic")
+ORDER = {stage: place for place, stage in enumerate(("weights_update", "rollout", "reference", "train"))}
+
+
+def build(view: View) -> list[Edge]:
+    """Edges from a share that did not arrive to the misfit of the same step."""
+    misfits = [e for e in view.events if e.kind in MISFIT]
+    return [
+        Edge(short.event_id, misfit.event_id, "dataflow")
+        for short in view.events if short.kind in SHORT and short.severity != "info" and not short.attrs.get("foreign")
+        for misfit in misfits if misfit.event_id != short.event_id and _hands_over(short, misfit)
+    ]  # fmt: skip
+
+
+def _hands_over(short: Event, misfit: Event) -> bool:
+    if misfit.kind == Kind.PARTIAL_RESULT and (short.kind == Kind.PARTIAL_RESULT or short.kind == Kind.PAYLOAD_DIFFERS):
+        return False
+    if short.stage in ORDER and misfit.stage in ORDER and ORDER[short.stage] > ORDER[misfit.stage]:
+        return False
+    if short.stage not in GIVERS and role_of(short) not in GIVERS and short.kind not in (Kind.PARTIAL_RESULT, Kind.PAYLOAD_DIFFERS):
+        return False
+    if short.step is not None and misfit.step is not None and not -1 <= misfit.step - short.step <= 1:
+        return False
+    return follows(short, misfit)
+
+
+def accounts(short: Event, misfit: Event) -> bool:
+    """Whether the numbers of a misfit show what did not arrive: the same counts, or the same difference.
+
+    >>> from rca.model import Event
+    >>> accounts(Event("batch.partial", "70/128 rows decoded"), Event("data.shape_mismatch", "tensor a (256) must match tensor b (198)"))
+    True
+    """
+    given, met = numbers(short.text), numbers(misfit.text)
+    if len(given & met - {0, 1}) >= 2:
+        return True
+    gaps = {abs(a - b) for a in given for b in given} - {0}
+    return bool({abs(a - b) for a in met for b in met} & gaps - {1} and max(met, default=0) > 2)
