@@ -22,6 +22,7 @@ COPY_NS = 3_000_000_000  # copies of one event: an error file has whole seconds,
 ALIKE = 92  # percent of likeness at which two texts of one kind are one message (numbers are masked before)
 FOLD_FROM = 4  # causes are kept one by one up to this many ranks, so that the first of them can be named
 BY_PID = (Kind.EXITED, Kind.KILLED_BY_KERNEL, Kind.AGENT_STOPS_SIBLING, Kind.AGENT_SIGNALLED, Kind.AGENT_REPORT)
+REPRINTS = 64  # groups of one pid and one text that are compared
 WORDINGS = 200  # of one kind; beyond, only equal texts are joined
 NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
 SOURCE_ORDER = re.compile(r"(?:^|/)(?:console|launcher|agent|output|slurm)", re.I)
@@ -33,17 +34,20 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
     for event in events:
         writer = identity.writer(event.source, event.attrs.get("stream", ""))
         changes: dict[str, Any] = {}
-        if writer is not None:
+        remote = event.attrs.get("remote") or event.attrs.get("victim")  # it speaks of another process: the writer's name is not its own
+        if writer is not None and not remote:
             tee = bool(writer.reading.facts.get("streams", {}).get("")) and writer.stream == ""
             for name in ("local_rank", "pid", "actor", "attempt"):
                 if getattr(event, name) is None and not (tee and writer.tree is None and name == "local_rank"):
                     changes[name] = getattr(writer, name)
             if event.rank is None:
                 changes["rank"] = writer.rank
-        host = short(event.host) if short(event.host) in identity.hosts else (writer.host if writer else short(event.host))
+        host = short(event.host) if remote or short(event.host) in identity.hosts else (writer.host if writer else short(event.host))
         named = identity.of_pid(identity.rank_of_pid, host, event.pid)
         if event.rank is None and (named is not None or event.kind in BY_PID):
             changes["rank"] = named  # the line speaks of that pid, whoever wrote it
+        if remote and writer is not None and event.attempt is None:
+            changes["attempt"] = writer.attempt
         attempt = changes.get("attempt", event.attempt)
         if attempt is None and event.pid is not None:
             attempt = identity.of_pid(identity.attempt_of_pid, host, event.pid)
@@ -53,7 +57,7 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
         if host is None and len(identity.hosts) == 1:
             host = identity.hosts[0]
         actor = changes.get("actor", event.actor)
-        if writer is not None and event.actor == writer.info["actor"]:
+        if writer is not None and event.actor == writer.info["actor"] and not (writer.info["pid"] and writer.stream.rpartition("/")[2].startswith(f"{event.actor} ")):
             actor = writer.actor  # which may have turned out to be a mere logger's name
         time_ns = clock.resolve(event.time_ns, host, not event.time_assumed)
         if writer is not None and writer.lent:
@@ -88,6 +92,7 @@ class _Copies:
     def __init__(self) -> None:
         self.groups: list[list[Event]] = []
         self._near: dict[tuple, dict[tuple, list[int]]] = {}  # numbers of groups by what their first event says and where it stands
+        self._of_pid: dict[int, list[int]] = {}  # numbers of groups that hold an event of this process
         self._recent = 0  # groups before this one are too old for events that have a time
 
     def add(self, event: Event) -> None:
@@ -101,12 +106,15 @@ class _Copies:
         place = (event.source, event.attrs.get("stream"))
         since = self._since(event.time_ns) if spoken and event.time_ns is not None else 0
         numbers = [found for key in near for there, found in self._near.get(key, {}).items() if not spoken or there != place]
-        for number in merge(*(found[bisect_left(found, since) :] for found in numbers)):
+        reprints = self._of_pid.get(event.pid, [])[:REPRINTS] if event.pid is not None else []
+        for number in (*reprints, *merge(*(found[bisect_left(found, since) :] for found in numbers))):
             if _same(self.groups[number][0], event):
                 self.groups[number].append(event)
                 return
         for key in (("host", host), ("host", "*"), *((("rank", event.rank),) if event.rank is not None else (("nobody", host), ("nobody", "*")))):
             self._near.setdefault(key, {}).setdefault(place, []).append(len(self.groups))
+        if event.pid is not None:
+            self._of_pid.setdefault(event.pid, []).append(len(self.groups))
         self.groups.append([event])
 
     def _since(self, time_ns: int) -> int:
@@ -122,6 +130,13 @@ def _order(event: Event) -> tuple:
 
 def _same(a: Event, b: Event) -> bool:
     """Whether two events of equal text are copies: another place, no contradiction in process, attempt and time."""
+    if (a.attrs.get("remote") or b.attrs.get("remote")) and a.pid is not None and b.pid is not None:
+        # A caller repeats what a process raised, names its pid, and does so whenever it comes to ask for the result.
+        return a.pid == b.pid and (a.host == b.host or not (a.host and b.host)) and (a.attempt == b.attempt or None in (a.attempt, b.attempt))
+    if a.attrs.get("remote") and a.actor is None:
+        a = a.but(actor=b.actor, rank=b.rank)  # nobody is named whose words these are
+    elif b.attrs.get("remote") and b.actor is None:
+        b = b.but(actor=a.actor, rank=a.rank)
     if a.source == b.source and a.attrs.get("stream") == b.attrs.get("stream") and a.kind != Kind.EXITED:
         return False
     if any(x is not None and y is not None and x != y for x, y in ((a.rank, b.rank), (a.attempt, b.attempt))):
@@ -138,7 +153,7 @@ def _same(a: Event, b: Event) -> bool:
 def _rank_of_source(event: Event) -> tuple:
     """Prefer to cite a rank's own log over torchrun's folder, that over a console, that over an error file."""
     source = event.source or ""
-    return (bool(event.attrs.get("document")), bool(SOURCE_ORDER.search(source)), "attempt_" in source, source, event.offset)
+    return (bool(event.attrs.get("remote")), bool(event.attrs.get("document")), bool(SOURCE_ORDER.search(source)), "attempt_" in source, source, event.offset)
 
 
 def _join(group: list[Event]) -> Event:
@@ -149,12 +164,14 @@ def _join(group: list[Event]) -> Event:
         if getattr(best, name) is None:
             changes[name] = next((v for e in others if (v := getattr(e, name)) is not None), None)
     timed = [e for e in group if e.time_ns is not None and not e.attrs.get("document")]
+    timed = [e for e in timed if not e.attrs.get("remote")] or timed
     if timed:
         first = min(timed, key=lambda e: (e.time_error_ns, e.time_ns or 0))
         changes["time_ns"], changes["time_error_ns"], changes["time_assumed"] = first.time_ns, first.time_error_ns, first.time_assumed
     attrs = {**{k: v for e in reversed(others) for k, v in e.attrs.items()}, **best.attrs}
-    if attrs.get("document") and not all(e.attrs.get("document") for e in group):
-        del attrs["document"]
+    for name in ("document", "remote"):
+        if attrs.get(name) and not all(e.attrs.get(name) for e in group):
+            del attrs[name]
     return best.but(also=tuple(r for e in others for r in e.records), attrs=attrs, **changes)
 
 
@@ -163,8 +180,8 @@ def fold(events: list[Event]) -> list[Event]:
     by_process: dict[tuple, list[Event]] = {}
     for event in events:
         who = (event.attempt, event.rank, event.actor, event.local_rank, event.host, event.attrs.get("by_agent"))
-        if event.kind == Kind.STACK_DUMP and event.pid is not None:
-            who = (*who, event.pid)  # dumps of several processes read alike but for the numbers
+        if event.pid is not None and (event.kind == Kind.STACK_DUMP or (event.rank is None and event.attrs.get("traceback"))):
+            who = (*who, event.pid)  # dumps of several processes read alike but for the numbers, and actors of one class have one name
         by_process.setdefault((event.kind, masked(event.text), event.path, who), []).append(event)
     single = [_repeat(group) for group in by_process.values()]
     by_text: dict[tuple, dict[str, list[Event]]] = {}

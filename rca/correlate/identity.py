@@ -129,7 +129,7 @@ def _writer(reading: Reading, key: str, info: dict[str, Any]) -> Writer:
         reading.source, key, info, reading,
         rank=info["rank"] if info["rank"] is not None else own_rank,
         local_rank=facts.get("local_rank", info["local_rank"] if info["local_rank"] is not None else said.get("local_rank")),
-        host=info["host"] or said.get("host"), pid=said.get("pid") or info["pid"], actor=actor,
+        host=info["host"] or said.get("host"), pid=said.get("pid") or info["pid"] or facts.get("pid"), actor=actor,
         attempt=facts.get("attempt"), tree=facts.get("tree"),
     )  # fmt: skip
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rca.ingest.blocks.engine_error import stage_of_sub_error
+from rca.ingest.blocks.remote import stage_of_method
 from rca.ingest.signatures import Signature
 
 COLUMNS = {"path", "pid", "rank", "local_rank", "host", "gpu", "bus_id", "nic", "step", "stage", "group"}
@@ -34,4 +36,6 @@ def fields_of(hit: tuple[Signature, re.Match], attrs: dict[str, Any]) -> dict[st
             fields[name] = number
         else:
             attrs[f"{signature.rank_of}_{name}" if signature.rank_of and name in COLUMNS else name] = number
+    if "stage" not in fields and (stage := stage_of_method(attrs.get("method")) or stage_of_sub_error(attrs.get("sub_error"))):
+        fields["stage"] = stage
     return fields

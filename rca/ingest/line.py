@@ -37,6 +37,7 @@ from rca.ingest.formats import (
     nemo,
     ray,
     ray_core,
+    ray_said,
     slurm,
     syslog,
     tee,
@@ -67,6 +68,7 @@ READERS: dict[str, tuple[Callable[[str], Line | None], ...]] = {
     "<": (kernel.read, syslog.read),
     " ": (header.read,),
     "(": (header.read,),
+    ":": (ray_said.read,),
 }
 READERS |= dict.fromkeys(DIGITS, (header.read, kernel.read, syslog.read)) | dict.fromkeys(LETTERS, ())
 for _letters, _reader in (("VDIWEFC", klog.read), ("s", slurm.read), ("tl", logfmt.read), ("JFMASONDjfmasondklg", kernel.read)):
@@ -265,14 +267,19 @@ def _spelled(line: Line) -> Line:
     ('failed', 'ValueError: boom')
     """
     at = line.text.index(OPENS)
+    for quote, closes in CLOSES:
+        if quote in line.text[at:] and (end := closes.search(line.text, at)):  # what stands behind the quotation is the quoter's
+            line = line._replace(text=line.text[: end.start()])
+            break
     trace = SPELLED_QUOTE.sub(r"\1", SPELLED_END.sub("\n", line.text[at:]))
     if "\n" not in trace:
         return line
     before = line.text[:at].rstrip("bf'\"( :[{")
-    return line._replace(text=before or line.text[:at] or OPENS, extra={**(line.extra or {}), "exc": trace.rstrip("\n'\")]} ")})
+    return line._replace(text=before or line.text[:at] or OPENS, extra={**(line.extra or {}), "quoted": True, "exc": trace.rstrip("\n'\")]} ")})
 
 
 OPENS = "Traceback (most recent call last)"
+CLOSES = (('\\"', re.compile(r'(?<!\\)"')), ("\\'", re.compile(r"(?<!\\)'")))
 SPELLED_END = re.compile(r"\\{1,4}n")
 SPELLED_QUOTE = re.compile(r"\\{1,4}([\"'])")
 

@@ -36,6 +36,8 @@ COUNT_ALONE_BYTES = 64 << 20  # newlines of so much are counted faster than work
 Allowance = tuple[int, int, int]  # bytes of a file to decode: of its ends, and around hits; points of a series to keep
 TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d{1,4})/(?P<local_rank>\d{1,5})/[^/]+$")
 NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process)[._-]?(\d+)(?=[._-]|$)", re.I)
+#: Output and core log of one of Ray's workers: worker id, job id in the first form, pid.
+RAY_FILE = re.compile(r"(?:^|/)(?:python-core-)?(?:io-)?(?:worker|driver)-(?P<worker>[0-9a-f]{20,64})[-_](?:[0-9a-f]{8}[-_])?(?P<pid>\d{1,9})\.(?:out|err|log)(?:\.\d{1,3})?$")
 GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|train(?:ing)?|run|all|merged)$", re.I)
 
 
@@ -236,9 +238,13 @@ def named(name: str) -> dict[str, Any]:
 
     >>> named("logs/none_ab12cd34/attempt_1/3/stderr.log")
     {'tree': 'logs/none_ab12cd34', 'attempt': 1, 'local_rank': 3}
+    >>> named(f"session_latest/logs/worker-{'5c' * 28}-01000000-77113.err")
+    {'pid': 77113, 'ray_worker': '5c5c5c5c5c5c'}
     >>> named("worker_2.log"), named("engine_train-0.log"), named("console.n17.log")
     ({'named_rank': 2}, {'actor': 'engine_train-0'}, {'tokens': ('n17',)})
     """
+    if match := RAY_FILE.search(name):
+        return {"pid": int(match["pid"]), "ray_worker": match["worker"][:12]}
     if match := TREE.match(name):
         return {"tree": match["tree"], "attempt": int(match["attempt"]), "local_rank": int(match["local_rank"])}
     stem = name.rsplit("/", 1)[-1]

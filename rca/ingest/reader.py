@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from rca.ingest import generic, series
-from rca.ingest.blocks import child_failed, counters, pyspy, query_csv, stacks
+from rca.ingest.blocks import child_failed, counters, engine_error, pyspy, query_csv, remote, stacks
 from rca.ingest.blocks.chain import speaker
 from rca.ingest.blocks.traceback import HEADLESS, IGNORED, OPENS, Raised, Traceback, unfused
 from rca.ingest.fields import fields_of
@@ -181,9 +181,9 @@ class Reader:
     def _open(self, stream: Stream, line: Line, at: tuple, found: list[Signature]) -> None:
         text = line.text
         if line.extra and (trace := line.extra.get("exc")):
-            self.embedded(stream, str(trace), at, found)
+            self.embedded(stream, str(trace), at, found, remote.quoted(text) if line.extra.get("quoted") else None)
             return
-        if (opens := OPENS in text) or ('File "' in text and HEADLESS.match(text)):
+        if (opens := OPENS in text) or ('File "' in text and HEADLESS.match(text)) or (found and remote.opens(text)):
             stream.block, stream.raw = Traceback(stream.stamp), []
             before = text.partition(OPENS)[0].strip() if opens else ""
             if " " in before:  # "ERROR request failed Traceback ..." on one line
@@ -204,6 +204,9 @@ class Reader:
             stream.block.feed(text)
             if found:
                 self._signature(stream, line, at, found)
+            return
+        if found and text.startswith(engine_error.START):
+            stream.block, stream.raw = engine_error.Typed(text), [(at, text, found)]
             return
         if text[:1] == "E" and (thread := THREAD.match(text)):
             stream.heading = (f"thread {thread[1]}", at)
@@ -238,7 +241,7 @@ class Reader:
                 stream.block, stream.raw, stream.heading = child_failed.ChildFailed(), [], None
                 self._emit(stream, Kind.AGENT_REPORT, line.text, "error", at)
             return True
-        if isinstance(block, stacks.Stacks):
+        if isinstance(block, stacks.Stacks | engine_error.Typed):
             if line.prefixed or not block.feed(line.text):
                 return False
             stream.raw.append((at, line.text, found))
@@ -275,8 +278,15 @@ class Reader:
             attrs = {"place": place, "frame": frame, "frames": frames[:12], "fatal": block.fatal, "loader": any("utils/data" in e for e in everything),
                      "asked": block.asked, "processes": block.count}  # fmt: skip
             self._emit(stream, kind, text, "info" if block.scheduled else "fatal", at, attrs=attrs, **block.who)
+        elif isinstance(block, engine_error.Typed):
+            found = [s for _, _, sigs in stream.raw for s in sigs]
+            self._signature(self._above(stream), Line(block.text, stage=engine_error.stage_of_sub_error(block.sub_error)), stream.raw[0][0], found)
         elif block is not None and (entry := block.finish()):
             self._exit(stream, entry)
+
+    def _above(self, stream: Stream) -> Stream:
+        """The writer of an error whose lines came without the prefix of the line that announced them."""
+        return next((s for s in self.streams.values() if s.heading and s.heading[1][0] == stream.raw[0][0][0] - 1), stream) if stream.raw[0][0][0] else stream
 
     def _exit(self, stream: Stream, entry: dict) -> None:
         """An entry of torchrun's summary: a process ended; its traceback there is a reprint."""
@@ -291,9 +301,10 @@ class Reader:
         self._emit(stream, Kind.EXITED, text, "error", at, attrs=attrs, host=entry.get("host"), stamp=stamp, **ranks)
         stream.raw = []
 
-    def embedded(self, stream: Stream, trace: str, at: tuple, found: list[Signature]) -> None:
-        """A traceback inside one line (a JSON field, an error file): all its lines have that line's address."""
+    def embedded(self, stream: Stream, trace: str, at: tuple, found: list[Signature], whose: dict | None = None) -> None:
+        """A traceback inside one line (a JSON field, an error file): all its lines have that line's address; `whose`: a callee's."""
         block, lines = Traceback(), []
+        block.remote = whose or {}
         for text in trace.split("\n"):
             if not block.feed(text, prefixed=False):
                 break
@@ -323,11 +334,9 @@ class Reader:
             "thread": thread, "loader": in_worker(chain), "library": bool(frames) and LIBRARY.search(frames[-1][0]) is not None,
             "signature": hit[0].id if hit else None, "traceback": True, **felt,
         }  # fmt: skip
-        if block.remote:
-            attrs["bare"] = True  # a driver's report of what another process raised: no more than that process's last line
-        fields = block.remote | (fields_of(hit, attrs) if hit else {})
+        fields = remote.fields(block.remote, chosen.text, attrs) | (fields_of(hit, attrs) if hit else {})
         if not stream.said_stage and "stage" not in fields:
-            fields["stage"] = stage_of([f for r in chain for f in r.frames]) or stream.stage
+            fields["stage"] = remote.stage_of_method(attrs.get("method")) or stage_of([f for r in chain for f in r.frames]) or stream.stage
         self._emit(stream, kind, chosen.text[:TEXT_CUT], "error", at, attrs=attrs, stamp=block.stamp, first=lines[0][0], **fields)
 
     # -- single lines -----------------------------------------------------------------------------------------------
@@ -339,6 +348,7 @@ class Reader:
         signature, _ = hit
         attrs: dict[str, Any] = {"signature": signature.id, "inherited": not line.prefixed}
         fields = fields_of(hit, attrs)
+        fields.setdefault("stage", line.stage)
         kind = Kind(signature.kind)
         if kind in STAGE_OF_KIND and not stream.said_stage:
             stream.stage = STAGE_OF_KIND[kind]
@@ -360,6 +370,8 @@ class Reader:
         }  # fmt: skip
         if first and first != at:
             event["attrs"]["first"] = first
+        if remote.of_another(event["attrs"]):
+            event |= dict.fromkeys(("host", "rank", "local_rank", "pid", "actor"))
         if kind in (Kind.NATIVE_ABORT, Kind.COLLECTIVE_TIMEOUT) and (event["rank"] is None or (stream.child_rank is not None and kind is Kind.NATIVE_ABORT)):
             said = WHAT_RANK.match(text)
             event["rank"] = int(said[1]) if said else stream.child_rank

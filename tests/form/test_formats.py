@@ -9,7 +9,7 @@ from rca.ingest import formats, line
 def test_no_shape_is_forgotten():
     """Every grammar and wrapper of the folder is tried by `parse`: the table in line.py is written by hand for speed."""
     known = {m.read for m in vars(line).values() if hasattr(m, "read")} | {m.peel for m in vars(line).values() if hasattr(m, "peel")}
-    nested = {"journal_json", "mpi"}  # read through json_line, tee and launch
+    nested = {"journal_json", "mpi", "ray_event"}  # read through json_line, tee and launch
     for info in pkgutil.iter_modules(formats.__path__):
         module = importlib.import_module(f"rca.ingest.formats.{info.name}")
         for name in ("read", "peel"):

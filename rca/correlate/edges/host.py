@@ -99,6 +99,7 @@ def _zone_apart(cause: Event, effect: Event) -> bool:
 def foreign(event: Event, view: View) -> bool | None:
     """Whether the killed pid belongs to nobody of this job; None where the job's pids are unknown (containers have others)."""
     pids = {pid for _, pid in view.identity.rank_of_pid} | {e.attrs.get("worker_pid") for e in view.events if e.attrs.get("worker_pid")}
+    pids |= {e.pid for e in view.events if e.pid is not None and e.attrs.get("victim")}
     if event.pid is None or event.pid in pids:
         return None if event.pid is None else False
     name = event.attrs.get("name") or event.attrs.get("process") or event.attrs.get("comm")

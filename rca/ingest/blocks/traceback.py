@@ -17,6 +17,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from rca.ingest.blocks import remote
+
 START = "Traceback (most recent call last):"
 IGNORED = "Exception ignored in"  # what follows is a destructor's traceback, printed and forgotten
 IN_THREAD = "Exception in thread "  # the heading of the next one
@@ -45,10 +47,10 @@ RICH_FRAME = re.compile(r"(\S.{0,300}?):(\d{1,7}) in (\S.{0,200})")
 NOTEBOOK_FRAME = re.compile(r"(?:File )?([~/<][^\s:]{0,300}|[A-Za-z]:\\[^:]{1,300}):(\d{1,7}), in ([^\s(]{1,200})|([~/<]\S{1,300}) in ([^\s(]{1,200})\(|Cell In ?\[\d{1,6}\], line (\d{1,7})")
 NOTEBOOK_CODE = re.compile(r"-{1,6}> ?\d{1,7}\b")
 BOX = "\u2502\u2503\u256d\u256e\u256f\u2570\u250f\u2513\u2517\u251b\u2500\u2501"
-#: Between the members of an exception group; the end of a quotation; a remote task's own name for what it raised.
+#: Between the members of an exception group; the end of a quotation; how Ray names what a remote task raised.
 RULE = re.compile(r"[|\s]{0,40}\+-[-+]{2,}")
 FENCE = re.compile(r"```|</?(?:pre|code|details|summary|div)\b", re.I)
-REMOTE = re.compile(r"[\w.]{1,120}(?:Error|Exception)\(\w{1,80}\): (?:ray::(\w{1,80})[\w.]{0,80}\(\) \(pid=(\d{1,9}), ip=([\w.:-]{1,80}))?")
+WRAPPED = re.compile(r"[\w.]{1,120}(?:Error|Exception)\(\w{1,80}\): ")
 FUSED = re.compile(r"((?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}?(?:Error|Exception|Interrupt))\1{1,7}")
 FRAME = re.compile(r'^\s*(?:\|\s*)?File "([^"]*)", line (\d+|\?\?\?)(?:,? in (.+))?$')
 RAISED = re.compile(r"^(?:[|+\s-]*)([A-Za-z_][\w.]*)(?:: ?(.*))?$")
@@ -180,13 +182,14 @@ class Traceback:
             return True
         if self._type is None:
             indented = text[:1] in " \t|+"
+            if (who := remote.heading(bare)) is not None or (not indented and WRAPPED.match(bare)):
+                self.remote = who or self.remote
+                self._quiet = 0
+                self.position += 1
+                return True
             raised = RAISED.match(text)
             if raised and (_named(raised[1]) if not indented else EXCEPTION_NAME.search(raised[1]) and self.frames):
                 self._raise(raised)
-                return True
-            if not indented and (remote := REMOTE.match(bare)):
-                self.remote = {"pid": int(remote[2]), "host": remote[3], "actor": remote[1]} if remote[2] else self.remote
-                self.position += 1
                 return True
             self._quiet += not indented
             self.position += 1

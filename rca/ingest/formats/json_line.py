@@ -19,7 +19,7 @@ import json
 import re
 from typing import Any
 
-from rca.ingest.formats import Line, Wrap, journal_json
+from rca.ingest.formats import Line, Wrap, journal_json, ray_event
 from rca.ingest.formats.fields import build, moment
 
 SAMPLE = """\
@@ -69,5 +69,7 @@ def read(text: str) -> Line | None:
         return None
     if "MESSAGE" in record or "__REALTIME_TIMESTAMP" in record:
         return journal_json.read(record)
+    if "source_type" in record and (event := ray_event.read(record)) is not None:
+        return event
     inner = record.get("record")
     return build(inner if isinstance(inner, dict) else record, text, "json")
