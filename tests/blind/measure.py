@@ -1,12 +1,14 @@
 """Analyze the blind cases and count: verdicts, causes, false alarms, and how often it was sure and wrong.
 
-    python tests/blind/measure.py [--misses]
+    python tests/blind/measure.py [--misses] [--only PREFIX | --without PREFIX]
+
+With `--only rl-` the cases of post-training with reinforcement learning alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ def truth(case: Path) -> dict[str, Any]:
     verdict = told.get("verdict_expected") or default
     verdicts = {NAMES.get(v, v) for v in (verdict, *told.get("verdict_accept", []))}
     causes = {cause, *told.get("accept", [])} - {None}
-    return {"verdict": NAMES.get(verdict, verdict), "verdicts": verdicts | ({"inconclusive"} if "unknown" in causes else set()), "causes": causes}
+    return {"verdict": NAMES.get(verdict, verdict), "verdicts": verdicts | ({"inconclusive"} if "unknown" in causes else set()), "causes": causes, "answerable": told.get("answerable_from_log")}
 
 
 def row(case: Path) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def row(case: Path) -> dict[str, Any]:
     first = next(iter(document["hypotheses"]), {"cause": None, "confidence": 0.0})
     right = first["cause"] in want["causes"]
     return {
-        "case": case.name, "failed": want["verdict"] == "failed", "healthy": want["verdict"] == "healthy",
+        "case": case.name, "failed": want["verdict"] == "failed", "healthy": want["verdict"] == "healthy", "answerable": want["answerable"], "unknown": want["verdict"] == "inconclusive",
         "verdict_ok": document["verdict"] in want["verdicts"], "alarm": want["verdict"] == "healthy" and document["verdict"] == "failed",
         "cause_ok": right or (document["verdict"] == "inconclusive" and "unknown" in want["causes"]),
         "sure": first["confidence"] >= SURE, "wrong": not (right and want["verdict"] == "failed"),
@@ -44,20 +46,38 @@ def row(case: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measure() -> dict[str, Any]:
-    """All cases with the counts."""
-    rows = [row(p.parent) for p in sorted(CASES.glob("*/truth.json"))]
-    failed = [r for r in rows if r["failed"]]
+def measure(only: str = "", without: str | None = None) -> dict[str, Any]:
+    """The cases whose names begin with `only` and not with `without`, with the counts."""
+    names = [p.parent for p in sorted(CASES.glob(f"{only}*/truth.json"))]
+    return count([row(case) for case in names if without is None or not case.name.startswith(without)])
+
+
+def count(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Shares and numbers over rows; "answerable" are failures that an expert can name from these files, fully or in part."""
+    failed, unknown = [r for r in rows if r["failed"]], [r for r in rows if r["unknown"]]
+    answerable = [r for r in failed if r["answerable"] == "yes"]
     return {
-        "rows": rows, "cases": len(rows), "verdict": sum(r["verdict_ok"] for r in rows) / len(rows), "cause": sum(r["cause_ok"] for r in failed) / len(failed),
-        "alarms": sum(r["alarm"] for r in rows), "sure": sum(r["sure"] for r in rows), "sure_and_wrong": sum(r["sure"] and r["wrong"] for r in rows),
+        "rows": rows, "cases": len(rows), "verdict": share(rows, "verdict_ok"), "cause": share(failed, "cause_ok"), "answerable": share(answerable, "cause_ok"),
+        "undecidable": share(unknown, "verdict_ok"), "alarms": sum(r["alarm"] for r in rows), "healthy": sum(r["healthy"] for r in rows),
+        "sure": sum(r["sure"] for r in rows), "sure_and_wrong": sum(r["sure"] and r["wrong"] for r in rows),
     }  # fmt: skip
 
 
+def share(rows: list[dict[str, Any]], key: str) -> float:
+    """The part of rows where `key` holds, 1.0 of none."""
+    return sum(r[key] for r in rows) / len(rows) if rows else 1.0
+
+
 if __name__ == "__main__":
-    found = measure()
-    print(f"{found['cases']} cases: verdict {found['verdict']:.0%}, cause@1 {found['cause']:.0%}, {found['alarms']} false alarms, sure and wrong {found['sure_and_wrong']} of {found['sure']}")
-    if "--misses" in sys.argv:
-        for r in found["rows"]:
-            if not r["verdict_ok"] or (r["failed"] and not r["cause_ok"]):
-                print("miss", r["case"], "->", r["got"])
+    asked = argparse.ArgumentParser()
+    asked.add_argument("--misses", action="store_true")
+    asked.add_argument("--only", default="")
+    asked.add_argument("--without")
+    flags = asked.parse_args()
+    found = measure(flags.only, flags.without)
+    print(f"{found['cases']} cases: verdict {found['verdict']:.0%}, cause@1 {found['cause']:.0%} (answerable {found['answerable']:.0%}), "
+          f"undecidable called so {found['undecidable']:.0%}, {found['alarms']} of {found['healthy']} healthy called failed, "
+          f"sure and wrong {found['sure_and_wrong']} of {found['sure']}")  # fmt: skip
+    for r in found["rows"] if flags.misses else []:
+        if not r["verdict_ok"] or (r["failed"] and not r["cause_ok"]) or (r["sure"] and r["wrong"]):
+            print("miss", r["case"], "->", r["got"])
