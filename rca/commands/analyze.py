@@ -9,13 +9,13 @@ from rca.report.write import check, to_file, to_stdout
 
 HELP = """Read what a run left behind - logs, consoles, kernel messages - and report what broke first.
 
-PATH is a folder or a file (.gz, .zst and .xz are read as they are; unpack archives first); several are read as one run, and `-` is what is piped or pasted in. The report goes to standard output, everything else to standard error.
+PATH is a folder, a file or an archive (.tar.gz, .zip and the like are read as they are, and so are .gz, .zst, .xz and .bz2); several are read as one run, and `-` is what is piped or pasted in. The report goes to standard output, everything else to standard error.
 
 \b
 Examples:
   rca analyze logs/
   rca analyze logs/ --format markdown
-  rca analyze logs/ -o report.json
+  rca analyze logs.tar.gz -o report.json
   kubectl logs trainer-0 | rca analyze -
   rca analyze logs/ --baseline logs-of-last-good-run/
   rca analyze logs/ --topology cluster.toml --prometheus http://prometheus:9090

@@ -29,6 +29,7 @@ ROLES = (
     ("launcher", re.compile(r"launcher|torchrun|elastic|agent")),
     ("train", re.compile(r"train|actor|policy|learner")),
 )
+PACKED = re.compile(r"(?:\.tar(?:\.\w{2,4})?|\.tgz|\.zip)!/")  # `node-7.tar.gz!/dmesg.log`
 INDEX = re.compile(r"(\d+)$")
 RANKS_MAX = 1 << 20  # ten times the largest machines; a greater number counts something else
 
@@ -171,10 +172,10 @@ def _hosts(identity: Identity, readings: list[Reading], exits: list[Event]) -> N
 
 
 def _host_folders(readings: list[Reading]) -> dict[str, list[str]]:
-    """Folders named after hosts: siblings at one depth that all look like host names."""
+    """Folders, or archives, named after hosts: siblings at one depth that all look like host names."""
     by_depth: dict[tuple[int, str], set[str]] = {}
     for reading in readings:
-        parts = reading.source.split("/")[:-1]
+        parts = PACKED.sub("/", reading.source).split("/")[:-1]
         for depth, part in enumerate(parts):
             by_depth.setdefault((depth, "/".join(parts[:depth])), set()).add(part)
     good = {
@@ -183,7 +184,7 @@ def _host_folders(readings: list[Reading]) -> dict[str, list[str]]:
     }  # fmt: skip
     found: dict[str, list[str]] = {}
     for reading in readings:
-        parts = reading.source.split("/")[:-1]
+        parts = PACKED.sub("/", reading.source).split("/")[:-1]
         found[reading.source] = [p for d, p in enumerate(parts) if (d, "/".join(parts[:d])) in good]
     return found
 

@@ -13,10 +13,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from rca.ingest.disk import open_regular
 from rca.ingest.engines import Matcher
 from rca.ingest.scan import CHUNK_BYTES
 from rca.ingest.sources import Source
-from rca.ingest.streams import open_regular
 
 PART_BYTES = 64 * CHUNK_BYTES  # 16 MiB, about 6 ms of scanning: less is not worth a task of its own
 PARTS_PER_WORKER = 16  # the last part, when others are idle, is at most 1/16 of a worker's share
@@ -39,14 +39,16 @@ def plan(sources: Sequence[Source], todo: Sequence[int], workers: int) -> dict[i
     """The ranges of each source that is worth splitting: plain, without holes, and large beside all there is to do."""
     if not hasattr(os, "memfd_create"):
         return {}
-    share = sum(sources[i].size for i in todo) // (workers * PARTS_PER_WORKER)
+    share = sum(sources[i].extent for i in todo) // (workers * PARTS_PER_WORKER)
     step = -(-max(PART_BYTES, share) // CHUNK_BYTES) * CHUNK_BYTES
-    large = [i for i in todo if sources[i].size > 2 * step and not sources[i].compression and _unbroken(sources[i])]
-    return {i: [(start, min(start + step, sources[i].size)) for start in range(0, sources[i].size, step)] for i in large}
+    large = [i for i in todo if sources[i].extent > 2 * step and not sources[i].compression and _unbroken(sources[i])]
+    return {i: [(start, min(start + step, sources[i].extent)) for start in range(0, sources[i].extent, step)] for i in large}
 
 
 def _unbroken(source: Source) -> bool:
     """Whether a file has no hole; what lies between holes is found by reading it from its beginning."""
+    if source.inside:
+        return True
     try:
         fd, _ = open_regular(source.path)
     except OSError:

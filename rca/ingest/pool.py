@@ -109,7 +109,7 @@ def _cores() -> int:
 
 def _cost(source: Source) -> int:
     """About how many bytes of plain text scanning this file is worth."""
-    return FILE_COST_BYTES + source.size * (UNPACKS if source.compression else 1)
+    return FILE_COST_BYTES + source.extent * (UNPACKS if source.compression else 1)
 
 
 def _one(work: Callable[..., Any], source: Source, engine: Matcher, *more: Any) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rca.ingest import excerpt, generic, series
+from rca.ingest.archives import expand
 from rca.ingest.engines import matcher as make_matcher
 from rca.ingest.formats import Wrap
 from rca.ingest.line import pieces
@@ -47,7 +48,7 @@ def ingest(paths: list[Path], *, workers: int | None = None, progress: Callable[
 
     Raises RcaError for a path that does not exist.
     """
-    sources = list_sources(paths)
+    sources = expand(list_sources(paths), workers=workers, progress=progress)
     signatures = load()
     literals, by_literal = literal_table(signatures)
     files = sum(s.reason is None for s in sources)
@@ -260,13 +261,15 @@ def named(name: str) -> dict[str, Any]:
 
 def reading(source: Source, result: Any) -> Reading:
     """The nouns of what a worker reported about one file."""
+    if source.reason == "archive":
+        return Reading(source.name, "archive", source.size, source.size, 0, 0)  # what is between its members
     if source.reason or not isinstance(result, dict):
         reason = source.reason or (result[1] if isinstance(result, tuple | list) and len(result) > 1 else "the reader died")
         return Reading(source.name, "skipped", source.size, 0, 0, source.size, reason)
     size, scanned = source.size, result["scan"]
     used = min(size, scanned["consumed"])
     # Bytes of a compressed file cannot be told apart by line: all that were used count as text.
-    parsed = min(used, result["parsed"]) if source.compression is None else 0
+    parsed = min(used, result["parsed"]) if source.compression is None and source.extent == size else 0
     events = tuple(Event(source=source.name, **event) for event in result["events"])
     facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "zoned": result["zoned"]}
     return Reading(

@@ -12,12 +12,17 @@ import stat
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from rca.ingest.streams import BLOCK_BYTES, open_regular, open_stream, utf16_encoding, why
+from rca.ingest.decoders import BLOCK_BYTES, utf16_encoding
+from rca.ingest.disk import open_regular, why
+from rca.ingest.streams import open_stream
+
+if TYPE_CHECKING:
+    from rca.ingest.inside import Inside
 
 HEAD_BYTES = 4096  # a page: enough for every magic number (tar's lies at 257) and for a fair sample of text
-MAGIC = {b"\x1f\x8b\x08": "gz", b"\x28\xb5\x2f\xfd": "zst", b"\xfd7zXZ\0": "xz"}
+MAGIC = {b"\x1f\x8b\x08": "gz", b"\x28\xb5\x2f\xfd": "zst", b"\xfd7zXZ\0": "xz"} | {b"BZh%d1AY&SY" % level: "bz2" for level in range(1, 10)}
 MAGIC_HEADS = tuple(MAGIC)
 ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # `zstd --seekable` and pzstd begin with a frame of metadata
 # Formats whose head may hold few NULs: zip (and .pt, .npz), pickle, ELF, parquet, HDF5, PNG, sqlite, bzip2.
@@ -34,9 +39,15 @@ class Source(NamedTuple):
     path: str  # where to open it
     name: str  # as reported: relative to the given folder, with `/`
     size: int  # bytes on disk; 0 for what is no regular file
-    compression: str | None = None  # "gz", "zst", "xz" or "utf16", by content
+    compression: str | None = None  # "gz", "zst", "xz", "bz2", "utf16" or "deflate", by content
     reason: str | None = None  # why it is skipped; None if it is to be read
     lines: tuple[tuple[int, int], ...] = ()  # (offset, newlines before it) as far as scanning has counted them, ascending
+    inside: Inside | None = None  # where a member of the archive at `path` lies; `size` is then its share of the archive's bytes
+
+    @property
+    def extent(self) -> int:
+        """Bytes that its content, as far as it is compressed, takes where it lies."""
+        return self.inside.length if self.inside else self.size
 
 
 def list_sources(paths: Iterable[str | os.PathLike[str]]) -> list[Source]:
@@ -156,7 +167,7 @@ class _Walk:
             os.close(fd)
         source = Source(real, self._name(path), status.st_size, compression, reason)
         if compression and compression != "utf16" and reason is None:
-            source = source._replace(reason=_look_inside(source))
+            source = source._replace(reason=look_inside(source))
         self.found.append(source)
 
     def _skip(self, path: str, reason: str, size: int = 0) -> None:
@@ -187,24 +198,28 @@ def _look(fd: int, status: os.stat_result) -> tuple[str | None, str | None]:
             if error.errno == errno.ENXIO:
                 return None, "sparse"
     head = os.pread(fd, HEAD_BYTES, start)
-    if head.startswith(MAGIC_HEADS):
-        compression = next(c for magic, c in MAGIC.items() if head.startswith(magic))
-        return compression, _needs(compression)
-    if head[1:4] == ZSTD_SKIPPABLE and 0x50 <= head[0] <= 0x5F:
-        return "zst", _needs("zst")
+    if compression := compressed(head):
+        return compression, needs(compression)
     if head[:1] == b"\0" and not head.strip(b"\0"):  # zeros that a crash or a log rotation left: the end tells
         head = os.pread(fd, HEAD_BYTES, max(0, size - HEAD_BYTES))
     kind = content(head)
     return ("utf16", None) if kind == "utf16" else (None, kind)
 
 
+def compressed(head: bytes) -> str | None:
+    """The compression that the first bytes of a file speak of."""
+    if head.startswith(MAGIC_HEADS):
+        return next(c for magic, c in MAGIC.items() if head.startswith(magic))
+    return "zst" if head[1:4] == ZSTD_SKIPPABLE and 0x50 <= head[0] <= 0x5F else None
+
+
 @cache
-def _needs(compression: str) -> str | None:
+def needs(compression: str) -> str | None:
     """What is not installed that decoding needs."""
     return "needs zstandard" if compression == "zst" and find_spec("zstandard") is None else None
 
 
-def _look_inside(source: Source) -> str | None:
+def look_inside(source: Source) -> str | None:
     """Why the content of a compressed file is skipped, or None."""
     head = bytearray(HEAD_BYTES)
     count = open_stream(source).readinto(memoryview(head))
@@ -234,11 +249,14 @@ def read_range(source: Source, offset: int, length: int) -> bytes:
     """Up to `length` decoded bytes from `offset`; fewer where the file ends or cannot be read, zeros where it has a hole."""
     if source.reason or length <= 0:
         return b""
-    if source.compression:
+    if source.compression or source.inside:
         view = memoryview(bytearray(length))  # callers ask for excerpts
         stream = open_stream(source)
         stream.position = offset
-        return bytes(view[: stream.readinto(view)])
+        try:
+            return bytes(view[: stream.readinto(view)])
+        finally:
+            stream.close()
     try:
         fd, _ = open_regular(source.path)
     except OSError:

@@ -23,9 +23,10 @@ def undecided(run: Run, shown: tuple[Hypothesis, ...]) -> tuple[str, tuple[Missi
     """A sentence or two, and what would decide it."""
     if not run.readings:
         return "There are no files to read.", ()
-    if all(r.reason for r in run.readings):
-        names = ", ".join(f"{r.source} ({r.reason})" for r in run.readings[:3]) + (f" and {len(run.readings) - 3} more" if len(run.readings) > 3 else "")
-        packed = any(r.reason == "archive" for r in run.readings)
+    unread = [r for r in run.readings if r.format != "archive"] or list(run.readings)
+    if all(r.reason for r in unread):
+        names = ", ".join(f"{r.source} ({r.reason})" for r in unread[:3]) + (f" and {len(unread) - 3} more" if len(unread) > 3 else "")
+        packed = any("!/" in r.source for r in unread)
         return f"None of these files could be read: {names}.", (Missing("what is in the archive", "unpack it, and give the folder"),) if packed else ()
     if run.outcome == "unknown":
         return "Nothing in these files says that the run failed, and nothing says that it finished.", (NOTHING,)

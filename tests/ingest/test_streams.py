@@ -68,10 +68,10 @@ def test_zstd_without_the_package_has_a_reason(tmp_path, monkeypatch):
     """Where zstandard is missing, a zstd file is skipped and says what it needs."""
     from rca.ingest import sources
 
-    sources._needs.cache_clear()
+    sources.needs.cache_clear()
     monkeypatch.setattr(sources, "find_spec", lambda name: None)
     assert source_of(tmp_path / "a", PACK["zst"](TEXT)).reason == "needs zstandard"
-    sources._needs.cache_clear()
+    sources.needs.cache_clear()
 
 
 @pytest.mark.parametrize("kind", ["gz", "zst"])

@@ -42,11 +42,14 @@ def test_an_interrupt_is_no_guess_at_memory(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    """An archive is no evidence, and the report says what to do with it."""
-    import tarfile
+    """What is encrypted is no evidence, and the report says what to do with it."""
+    import zipfile
 
-    (tmp_path / "a.txt").write_text("step=1\n")
-    with tarfile.open(tmp_path / "logs.tar", "w") as archive:
-        archive.add(tmp_path / "a.txt", "a.txt")
-    document = rca.analyze(tmp_path / "logs.tar").document
-    assert "logs.tar (archive)" in document["summary"] and "unpack" in document["coverage"]["missing"][0]["how"]
+    with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
+        archive.writestr("a.txt", "step=1\n")
+    data = bytearray((tmp_path / "logs.zip").read_bytes())
+    for mark, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        data[data.index(mark) + flags] |= 1
+    (tmp_path / "logs.zip").write_bytes(data)
+    document = rca.analyze(tmp_path / "logs.zip").document
+    assert "logs.zip!/a.txt (encrypted)" in document["summary"] and "unpack" in document["coverage"]["missing"][0]["how"]
