@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rca import discover
-from rca.correlate import annotate, exits, fold, identity, kernel, outcome, progress
+from rca.correlate import annotate, doubt, exits, fold, identity, kernel, outcome, progress
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
 from rca.correlate import edges as edge_folder
@@ -29,6 +29,7 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     events = fold.fold(exits.claim(exits.interpret(events)))
     procs = progress.processes(who, events, clock)
     view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs)), procs)
+    view = View(readings, who, clock, doubt.look(view), procs)
     derived = [e for module in discover.modules(detector_folder) for e in module.detect(view)]
     derived = [annotate.place(e, view).but(event_id=len(view.events) + i) for i, e in enumerate(derived)]
     view = View(readings, who, clock, view.events + derived, procs)

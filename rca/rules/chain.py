@@ -25,7 +25,7 @@ EDGES = (
     "controller", "span_rpc",
 )
 RELATION_KEYS = {"to", "same", "differs", "edge", "before_s", "after_s", "step_gap"}
-LINK_KEYS = {"name", "role", "kind", "stage", "where", "relation", "present", "absent", "seen_by", "latent", "cause_class", "more"}
+LINK_KEYS = {"name", "role", "kind", "stage", "where", "relation", "present", "absent", "seen_by", "latent", "inferred", "cause_class", "more"}
 RULE_KEYS = {
     "id", "title", "cause", "status", "finds", "why", "looks_like", "told_apart", "fooled_by", "sources", "survivable", "link", "collect", "remedy",
 }  # fmt: skip
@@ -46,6 +46,7 @@ class Link:
     seen_by: str = "always"
     latent: bool = False
     cause_class: dict[str, str] = field(default_factory=dict)
+    inferred: frozenset[str] = frozenset()  # kinds that stand for a cause that nobody logged
     more: tuple[dict[str, Any], ...] = ()  # further worth by the event's attributes: {where = {...}, worth = 1.0, says = "..."}
 
 
@@ -132,6 +133,7 @@ def _link(entry: dict[str, Any], path: Path) -> Link:
             raise RcaError(f"link without `{key}`", where=str(path))
     _known([entry["role"]], LINK_ROLES, "link role", path)
     _known(entry["kind"], KINDS, "event kind", path)
+    _known(entry.get("inferred", ()), entry["kind"], "kind in `inferred` (it must be one of the link's)", path)
     _known(entry.get("stage", ()), STAGES, "stage", path)
     _known([entry.get("seen_by", "always")], SEEN_BY, "seen_by", path)
     _known(entry.get("relation", {}), RELATION_KEYS, "relation key", path)
@@ -146,7 +148,7 @@ def _link(entry: dict[str, Any], path: Path) -> Link:
     return Link(
         entry["name"], entry["role"], frozenset(entry["kind"]), frozenset(entry.get("stage", ())), entry.get("where", {}), entry.get("relation", {}),
         float(entry.get("present", 0.0)), float(entry.get("absent", 0.0)), entry.get("seen_by", "always"), bool(entry.get("latent", False)), entry.get("cause_class", {}),
-        tuple(entry.get("more", ())),
+        frozenset(entry.get("inferred", ())), tuple(entry.get("more", ())),
     )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ GENERAL = {1: -2.4, 2: -1.8, 3: -1.4}  # no signature knows the line; its plain 
 TEMPERATURE = 1.25  # how much the sums overstate: see docs/measurements.md
 ACROSS = "coupling/"  # rules that join stages: their chains take over what a rule for one event says
 MARGIN_NS = 2_000_000_000  # failures closer than this are not ordered
+WHO = frozenset({"host", "role", "rank", "gpu", "pid"})  # what a worker has, and its caller has otherwise
 UNREADABLE = frozenset({Kind.CHECKPOINT_INVALID, Kind.CHECKPOINT_MISMATCH, Kind.DAMAGED, Kind.MISSING_FILE})
 COMING_UP = ("recover", "load", "init")
 SAME_START_NS = 300 * 10**9
@@ -192,14 +193,18 @@ def _hypothesis(match: Match, logit: float, why: list[str], run: Run, graph: Gra
     symptom = _symptom(match, run, graph)
     evidence = tuple(_evidence(match))
     missing = tuple(Missing(c["what"], c["how"]) for c in rule.collect)
-    entity = {name: getattr(cause, name) for name in ("host", "role", "rank", "gpu", "bus_id", "nic", "pid", "path", "group")}
+    # What a caller says of a worker has the worker's place, not the caller's.
+    about = cause.attrs.get("about")
+    entity = {name: about.get(name) if about and name in WHO else getattr(cause, name) for name in ("host", "role", "rank", "gpu", "bus_id", "nic", "pid", "path", "group")}
     for link in rule.links:  # the kernel names a pid, the launcher the rank that had it
         event = match.found.get(link.name) if link.role == "mechanism" else None
         if event is not None and entity["rank"] is None and (event.host == entity["host"] or entity["host"] is None):
             entity["rank"], entity["host"] = event.rank, entity["host"] or event.host
+        if event is not None and event.host == entity["host"]:
+            entity |= {name: getattr(event, name) for name in ("gpu", "role") if entity[name] is None}
     return Hypothesis(
         match.cause_class, rule.id, rule.title, summary(match.cause_class, rule, cause, symptom), round(logit, 4), cause, round(confidence, 4),
-        inferred=rule.cause_link.latent and cause.source is None, entity=entity, symptom=symptom, evidence=evidence, missing=missing,
+        inferred=cause.kind in rule.cause_link.inferred or (rule.cause_link.latent and cause.source is None and not cause.also), entity=entity, symptom=symptom, evidence=evidence, missing=missing,
         remedy=_remedy(rule, cause), why=tuple(why),
     )  # fmt: skip
 

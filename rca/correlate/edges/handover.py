@@ -15,8 +15,10 @@ def build(view: View) -> list[Edge]:
     """Edges from an event that was not delivered to who then found the device taken."""
     starved = [e for e in view.events if e.kind in STARVED]
     found = []
-    for lost in view.of(Kind.EVENT_LOST):
+    for lost in view.of(Kind.EVENT_LOST, Kind.DEVICE_HELD):
         for event in starved:
+            if lost.kind == Kind.DEVICE_HELD and (event.kind != Kind.DEVICE_OOM or event.attrs.get("holder_pid") not in (None, lost.attrs.get("holder_pid"))):
+                continue
             if _concerns(lost, event) and follows(lost, event) and not own_doing(event):
                 found.append(Edge(lost.event_id, event.event_id, "handover"))
     return found

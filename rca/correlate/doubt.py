@@ -1,0 +1,66 @@
+"""What an error may mean besides what it says: facts by which a rule doubts its own words.
+
+In a run of several roles a shape that does not fit may be a batch that lost rows, and a CUDA error may be an earlier fault of the device that
+another role met first. Whether it is so, other rules show; that it could be so, makes the plain reading less sure.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rca.correlate.concern import follows, host_of
+from rca.correlate.edges.dataflow import SHORT, accounts
+from rca.correlate.view import View
+from rca.model import Event
+from rca.taxonomy import Kind
+
+MISFIT = frozenset({Kind.SHAPE_MISMATCH, Kind.BATCH_MISMATCH})
+STICKY = frozenset({Kind.DEVICE_ERROR, Kind.DEVICE_ASSERT, Kind.DEVICE_ILLEGAL_ACCESS})
+TROUBLE = frozenset({Kind.ACTOR_SILENT, Kind.ACTOR_DIED, Kind.PARTIAL_RESULT, Kind.RPC_TIMEOUT, Kind.REQUEST_OPEN, Kind.RPC_FAILED})
+GIVERS = ("rollout", "reference", "reward", "critic")
+SHAPES = re.compile(r"\[(\d+(?:, ?\d+)*)\]|\((\d+(?:, ?\d+)*),?\)")
+FIRST = re.compile(r"dimension 0\b|batch[ _]size|\brows\b|number of (?:samples|sequences)", re.I)
+
+
+def look(view: View) -> list[Event]:
+    """The events with `accounted`, `short_rows` and `late_report` filled in, in the same order."""
+    roles = {p.role for p in view.procs.values()} | {e.role for e in view.events}
+    several = len(roles & {"rollout", "reference", "train", "controller"}) > 1
+    if not several:
+        return view.events
+    short = [e for e in view.events if e.kind in SHORT]
+    trouble = [e for e in view.events if e.kind in TROUBLE]
+    out = []
+    for event in view.events:
+        extra = {}
+        if event.kind in MISFIT:
+            if any(s.event_id != event.event_id and accounts(s, event) and follows(s, event) for s in short):
+                extra["accounted"] = True
+            if (event.step is None or event.step > 1) and rows_only(event.text):
+                extra["short_rows"] = True
+        if event.kind in STICKY and event.stage in ("weights_update", "train", "reference") and not event.attrs.get("assertion"):
+            if any(e.stage in (None, "rollout") and e.event_id != event.event_id and _near(e, event) and follows(e, event) for e in trouble):
+                extra["late_report"] = True
+        out.append(event.but(attrs={**event.attrs, **extra}) if extra else event)
+    return out
+
+
+def _near(trouble: Event, event: Event) -> bool:
+    there = host_of(trouble)
+    if event.step is not None and trouble.step is not None and not 0 <= event.step - trouble.step <= 1:
+        return False
+    return there is None or event.host is None or there == event.host
+
+
+def rows_only(text: str) -> bool:
+    """Whether shapes differ in the number of rows and in nothing else.
+
+    >>> rows_only("expected input_ids of shape [64, 512], got [32, 512]"), rows_only("expected [64, 512], got [64, 513]")
+    (True, False)
+    """
+    shapes = [tuple(int(n) for n in (a or b).split(",")) for a, b in SHAPES.findall(text)]
+    for one in shapes:
+        for other in shapes:
+            if len(one) == len(other) > 1 and one[0] != other[0] and one[1:] == other[1:]:
+                return True
+    return bool(FIRST.search(text)) and not any(len(s) > 1 for s in shapes)
