@@ -112,13 +112,11 @@ def _counters(url: str, readings: list[Any]) -> list[Any]:
 
 def _healthy(path: Path, workers: int | None) -> Any:
     """What a healthy run of the same job shows."""
-    try:
-        from rca.correlate import baseline
-    except ImportError:
-        raise RcaError("`--baseline` is not available in this version") from None
+    from rca.correlate import baseline
+    from rca.correlate.correlate import correlate
     from rca.ingest.read import ingest
 
-    return baseline.learn(ingest([path], workers=workers)[0])
+    return baseline.learn(correlate(ingest([path], workers=workers)[0]))
 
 
 def _prepare(rules: Path | None) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rca import discover
 from rca.correlate import annotate, doubt, exits, fold, identity, kernel, outcome, progress
+from rca.correlate import baseline as baselines
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
 from rca.correlate import edges as edge_folder
@@ -30,15 +31,21 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     procs = progress.processes(who, events, clock)
     view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs)), procs)
     view = View(readings, who, clock, doubt.look(view), procs)
+    if baseline is not None:
+        usual = baselines.discount(view.events, who.hosts, _summary(procs), baseline)
+        procs = progress.processes(who, usual, clock)  # what is usual ended nobody
+        view = View(readings, who, clock, usual, procs)
     derived = [e for module in discover.modules(detector_folder) for e in module.detect(view)]
     derived = [annotate.place(e, view).but(event_id=len(view.events) + i) for i, e in enumerate(derived)]
+    if baseline is not None:
+        derived = baselines.discount(derived, who.hosts, _summary(procs), baseline)
     view = View(readings, who, clock, view.events + derived, procs)
     edges = sorted({edge for module in discover.modules(edge_folder) for edge in module.build(view)})
     ended = outcome.how(view)
     return Run(
         events=tuple(view.events), edges=tuple(edges), readings=tuple(_timed(readings, who, clock)), processes=_summary(procs),
         hosts=tuple(who.hosts), world=who.world, attempts=who.attempts, clocks=clocks.describe(clock),
-        missing=_missing(view, ended), notes=outcome.notes(view), coverage=_coverage(view), outcome=ended,
+        missing=_missing(view, ended), notes=outcome.notes(view) + (baselines.notes(view.events, baseline) if baseline is not None else ()), coverage=_coverage(view), outcome=ended,
     )  # fmt: skip
 
 
