@@ -1,0 +1,60 @@
+"""Traces: files of spans in any format, recognised by content, become one compact table of spans per file and a few events.
+
+One file per format; each has `recognise(head)` and `read(source, head, table)`. They are found by listing the folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from rca.ingest.sources import Source, read_range
+
+HEAD_BYTES = 4096
+
+
+@cache
+def formats() -> tuple[ModuleType, ...]:
+    """The modules of this folder that read a format, by name."""
+    found = (importlib.import_module(f"{__name__}.{info.name}") for info in sorted(pkgutil.iter_modules(__path__), key=lambda i: i.name))
+    return tuple(module for module in found if hasattr(module, "recognise"))
+
+
+def format_of(head: bytes) -> ModuleType | None:
+    """The format that a file begins as, or None for a file that holds no spans."""
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if start not in (b"{", b"["):
+        return None
+    return next((module for module in formats() if module.recognise(head)), None)
+
+
+def read(source: Source, engine: Any, by_literal: list[list[Any]], points: int) -> dict[str, Any] | None:
+    """What a file of spans holds, as plain values like those of `read_scanned`; None for a file of another kind."""
+    head = read_range(source, 0, HEAD_BYTES)
+    module = format_of(head)
+    if module is None:
+        return None
+    from rca.ingest.spans.table import Table
+
+    table = Table()
+    module.read(source, head, table)
+    return finished(source, module.__name__.rsplit(".", 1)[-1], table, engine, by_literal, points)
+
+
+def finished(source: Source, shape: str, table: Any, engine: Any, by_literal: list[list[Any]], points: int) -> dict[str, Any] | None:
+    """The result for a file whose spans are in the table; None where it holds nothing of a trace after all."""
+    if not len(table) and not table.damaged and not table.gaps:
+        return None
+    from rca.ingest.reader import Reader
+    from rca.ingest.spans.events import emit
+
+    reader = Reader(source.name, points)
+    emit(table, source, reader, engine, by_literal)
+    out = reader.finish()
+    gaps = "; ".join(f"{reason} ({count})" for reason, count in sorted(table.gaps.items()))
+    out |= {"shape": shape, "damaged": table.damaged, "parsed": source.size, "spans": [table.finish()]}
+    out["scan"] = {"consumed": source.size, "truncated": gaps or None, "lines": ()}
+    return out
