@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rca.ingest import excerpt, generic, series
+from rca.ingest import excerpt, generic, series, spans
 from rca.ingest.archives import expand
 from rca.ingest.engines import matcher as make_matcher
 from rca.ingest.formats import Wrap
@@ -55,12 +55,17 @@ def ingest(paths: list[Path], *, workers: int | None = None, progress: Callable[
     allowance = excerpt.share(files), excerpt.hits_share(files), series.share(files)
 
     def work(source: Source, engine: Any) -> dict[str, Any]:
-        return read_source(source, engine, by_literal, allowance)
+        return spans.read(source, engine, by_literal, allowance[2]) or read_source(source, engine, by_literal, allowance)
+
+    def part(source: Source, engine: Any, start: int, stop: int) -> Any:
+        return spans.read_part(source, start, stop) or tuple(search(source, engine, start, stop))
 
     def join(source: Source, engine: Any, parts: list[Any]) -> dict[str, Any]:
+        if found := spans.join(source, parts, engine, by_literal, allowance[2]):
+            return found
         return read_scanned(source, merged([p if p[0] == "died" else Part(*p) for p in parts]), engine, by_literal, allowance)
 
-    in_parts = InParts(lambda *task: tuple(search(*task)), join)
+    in_parts = InParts(part, join)
     results = scan_all(sources, work, lambda: make_matcher(literals), in_parts=in_parts, workers=workers, progress=progress, meanwhile=meanwhile)
     readings = [reading(source, result) for source, result in zip(sources, results, strict=True)]
     return readings, {s.name: s._replace(lines=r["scan"]["lines"]) if isinstance(r, dict) else s for s, r in zip(sources, results, strict=True)}
@@ -272,6 +277,8 @@ def reading(source: Source, result: Any) -> Reading:
     parsed = min(used, result["parsed"]) if source.compression is None and source.extent == size else 0
     events = tuple(Event(source=source.name, **event) for event in result["events"])
     facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "zoned": result["zoned"]}
+    if "spans" in result:
+        facts["spans"] = result["spans"]
     return Reading(
         source.name, result["shape"], size, parsed, used - parsed, size - used, scanned["truncated"], result["damaged"],
         facts=facts, events=events,

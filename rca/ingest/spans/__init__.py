@@ -58,3 +58,43 @@ def finished(source: Source, shape: str, table: Any, engine: Any, by_literal: li
     out |= {"shape": shape, "damaged": table.damaged, "parsed": source.size, "spans": [table.finish()]}
     out["scan"] = {"consumed": source.size, "truncated": gaps or None, "lines": ()}
     return out
+
+
+# -- a huge file, by several workers ----------------------------------------------------------------------------------------
+
+
+def in_lines(source: Source) -> ModuleType | None:
+    """The format of a file of spans whose lines can be read by themselves; None for any other file."""
+    if source.compression:
+        return None
+    head = read_range(source, 0, HEAD_BYTES)
+    module = format_of(head)
+    return module if module is not None and hasattr(module, "in_lines") and module.in_lines(head) else None
+
+
+def read_part(source: Source, start: int, stop: int) -> dict[str, Any] | None:
+    """The spans of the lines that begin in a range; None for a file of another kind."""
+    module = in_lines(source)
+    if module is None:
+        return None
+    from rca.ingest.spans.table import Table
+
+    table = Table()
+    module.read(source, read_range(source, 0, HEAD_BYTES), table, start, stop)
+    return table.part()
+
+
+def join(source: Source, parts: list[Any], engine: Any, by_literal: list[list[Any]], points: int) -> dict[str, Any] | None:
+    """The result for a file from those of its parts; None where they are not of spans."""
+    module = in_lines(source)
+    if module is None or not any(isinstance(part, dict) for part in parts):
+        return None
+    from rca.ingest.spans.table import Table
+
+    table = Table()
+    for part in parts:
+        if isinstance(part, dict):
+            table.join(part)
+        else:
+            table.gap(f"a part was not read: {part[1]}")
+    return finished(source, module.__name__.rsplit(".", 1)[-1], table, engine, by_literal, points)

@@ -38,7 +38,7 @@ def emit(table: Table, source: Source, reader: Reader, engine: Any, by_literal: 
 
 
 def _one(note: dict[str, Any], table: Table, writers: _Writers, reader: Reader, engine: Any, by_literal: list[list[Signature]]) -> None:
-    stage, step = table.phases[note["phase"]]
+    stage, _step = table.phases[note["phase"]]
     worker, address, port = table.peers[note["peer"]]
     stream = writers.at(note)
     at = writers.place(note["offset"], note["id"])

@@ -91,10 +91,10 @@ if msgspec is not None:
     class Value(msgspec.Struct, gc=False):
         """The kinds of values that fields are read from; arrays and maps are none of them."""
 
-        stringValue: str | None = None  # noqa: N815
-        intValue: int | str | None = None  # noqa: N815
-        boolValue: bool | None = None  # noqa: N815
-        doubleValue: float | int | str | None = None  # noqa: N815
+        stringValue: str | None = None
+        intValue: int | str | None = None
+        boolValue: bool | None = None
+        doubleValue: float | int | str | None = None
 
     class Attribute(msgspec.Struct, gc=False):
         """One attribute."""
@@ -111,13 +111,13 @@ if msgspec is not None:
     class Typed(msgspec.Struct, gc=False):
         """One span in the usual spelling."""
 
-        traceId: str = ""  # noqa: N815
-        spanId: str = ""  # noqa: N815
-        parentSpanId: str | None = None  # noqa: N815
+        traceId: str = ""
+        spanId: str = ""
+        parentSpanId: str | None = None
         name: str = ""
         kind: int | str = 0
-        startTimeUnixNano: int | str = 0  # noqa: N815
-        endTimeUnixNano: int | str = 0  # noqa: N815
+        startTimeUnixNano: int | str = 0
+        endTimeUnixNano: int | str = 0
         attributes: list[Attribute] = []
         events: msgspec.Raw = msgspec.Raw(b"")
         status: Status | None = None
@@ -131,13 +131,13 @@ if msgspec is not None:
         """The spans of one process."""
 
         resource: msgspec.Raw = msgspec.Raw(b"")
-        scopeSpans: list[Scope] = []  # noqa: N815
-        instrumentationLibrarySpans: list[Scope] = []  # noqa: N815
+        scopeSpans: list[Scope] = []
+        instrumentationLibrarySpans: list[Scope] = []
 
     class Request(msgspec.Struct, gc=False):
         """One line."""
 
-        resourceSpans: list[Resource] = []  # noqa: N815
+        resourceSpans: list[Resource] = []
 
 
 class Decoder:
@@ -197,6 +197,8 @@ class Decoder:
         number, process = known
         stage_of_process, step_of_process = process.get("stage"), process.get("step")
         for span in spans:
+            if not span.spanId:
+                raise ValueError("no id in the usual spelling")
             own: dict[str, Any] = {}
             key: tuple = (number,)
             odd = False

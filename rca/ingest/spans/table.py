@@ -163,6 +163,36 @@ class Table:
         """Count something that was left out."""
         self.gaps[reason] = self.gaps.get(reason, 0) + 1
 
+    def part(self) -> dict[str, Any]:
+        """Everything as plain values, for `join`."""
+        return self.finish() | {"notes": self.notes, "damaged": self.damaged}
+
+    def join(self, part: dict[str, Any]) -> None:
+        """Append what another worker read of the same file, further down."""
+        first = len(self)
+        known = {
+            "name": [self.name(text) for text in part["names"]],
+            "proc": [self.proc(("part", tuple(sorted((k, str(v)) for k, v in about.items()))), about, {}) if about else 0 for about in part["procs"]],
+            "phase": [self._joined(self._phase, self.phases, tuple(value)) for value in part["phases"]],
+            "peer": [self._joined(self._peer, self.peers, tuple(value)) for value in part["peers"]],
+        }
+        for name, code in COLUMNS:
+            column = array(code)
+            column.frombytes(part["columns"][name])
+            self.columns[name] += array(code, [known[name][i] for i in column]) if name in known else column
+        room = NOTES_MAX - len(self.notes)
+        for note in part["notes"][: max(0, room)]:
+            self.notes.append(note | {"row": first + note["row"], "proc": known["proc"][note["proc"]], "phase": known["phase"][note["phase"]], "peer": known["peer"][note["peer"]]})
+        self.dropped += part["dropped"] + max(0, len(part["notes"]) - max(0, room))
+        self.damaged += part["damaged"]
+        for reason, count in part["gaps"].items():
+            self.gaps[reason] = self.gaps.get(reason, 0) + count
+
+    def _joined(self, known: dict[Any, int], listed: list, value: tuple) -> int:
+        """The number of an entry that is written as it is listed."""
+        found = known.get(value)
+        return self._new(known, listed, value, value) if found is None else found
+
     def finish(self) -> dict[str, Any]:
         """Plain values: columns as bytes of native integers, dictionaries as lists."""
         return {
