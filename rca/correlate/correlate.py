@@ -11,6 +11,7 @@ from rca.correlate import baseline as baselines
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
 from rca.correlate import edges as edge_folder
+from rca.correlate.tracks import tracks
 from rca.correlate.view import View
 from rca.model import Event, Missing, Reading, Run, event_schema
 from rca.taxonomy import Kind
@@ -93,13 +94,14 @@ def _coverage(view: View) -> frozenset[tuple[str, str | None]]:
         host = next((w.host for w in view.identity.writers_of(reading.source) if w.host), None)
         if any(s in reading.format for s in KERNEL_SHAPES):
             seen.add(("kernel", host))
-        if reading.facts.get("samples"):
+        if reading.facts.get("samples") and not reading.facts.get("measured"):
             seen.add(("counters", host))
     for event in view.events:
         if event.kind in (Kind.EXITED, Kind.AGENT_REPORT, Kind.AGENT_SIGNALLED):
             seen.add(("launcher", event.host))
         if event.kind == Kind.STACK_DUMP:
             seen.add(("stacks", event.host))
+    seen |= {("counters", track.host) for track in tracks(view)}
     seen |= {("ranks", p.host) for p in view.procs.values() if p.rank is not None and p.lines}
     return frozenset(seen)
 

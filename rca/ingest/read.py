@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rca.ingest import excerpt, generic, series, spans
+from rca.ingest import excerpt, generic, samples, series, spans
 from rca.ingest.archives import expand
 from rca.ingest.engines import matcher as make_matcher
 from rca.ingest.formats import Wrap
@@ -94,6 +94,10 @@ def read_scanned(source: Source, result: ScanResult, engine: Any, by_literal: li
     *decoded, points = allowance
     reader = Reader(source.name, points)
     size = result.decoded_size
+    if size and (measured := samples.whole(source, size)) is not None:
+        out = samples.result(measured, reader)
+        out["scan"] = {"consumed": result.consumed, "truncated": result.truncated, "lines": result.lines}
+        return out
     if size <= DOCUMENT_MAX and _opens_document(read_range(source, 0, 64)) and (found := error_document(read_range(source, 0, size))):
         at = (1, 0, found["raw"][:600])
         document(reader, found, at, [s for i, _ in hits for s in by_literal[i]])
@@ -279,8 +283,10 @@ def reading(source: Source, result: Any) -> Reading:
     facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "zoned": result["zoned"]}
     if "spans" in result:
         facts["spans"] = result["spans"]
+    if measured := result.get("measured"):  # a file of measurements has no process behind it, whatever its name
+        facts = {k: v for k, v in facts.items() if k not in ("actor", "named_rank")} | {"measured": measured}
     return Reading(
-        source.name, result["shape"], size, parsed, used - parsed, size - used, scanned["truncated"], result["damaged"],
+        source.name, result["shape"], size, parsed, used - parsed, size - used, scanned["truncated"] or (measured or {}).get("gaps") or None, result["damaged"],
         facts=facts, events=events,
     )  # fmt: skip
 

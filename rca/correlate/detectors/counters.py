@@ -21,6 +21,8 @@ def detect(view: View) -> list[Event]:
     """Events from counters that changed: links, loss, throttling, processes stuck in the kernel."""
     series: dict[tuple, list[tuple]] = defaultdict(list)
     for reading in view.readings:
+        if reading.facts.get("measured"):
+            continue  # whole files of measurements are tracks: see `rca/correlate/tracks.py`
         streams = view.identity
         for ns, host, subject, name, value, line, offset, raw in reading.facts.get("samples", ()):
             writer = streams.writer(reading.source, "")

@@ -1,0 +1,126 @@
+"""Hosts whose network got bad inside the run: TCP sends again, frames are dropped or damaged, echo requests are lost or late.
+
+Judged against the host's own past and the other hosts: whoever talks to the bad host shows a little of it too, so only rises of the order of the
+largest count. Where most hosts rise alike, it is the network and no host of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rca.correlate.levels import Raised, apart, raised
+from rca.correlate.rises import Rise, rise, standing_out
+from rca.correlate.tracks import Track, Tracks, derived, tracks
+from rca.correlate.view import View
+from rca.model import Event
+from rca.taxonomy import Kind
+
+#: Quantity -> (least rise, rate per second that a healthy host may have).
+LOSS = {
+    "net.retransmits": (100, 1.0), "net.rx_errors": (50, 0.05), "net.tx_errors": (20, 0.02), "net.rx_drops": (200, 1.0), "net.tx_drops": (100, 0.5),
+    "net.tcp_timeouts": (50, 0.2), "net.ping_lost": (3, 0.0),
+}  # fmt: skip
+FACTOR, RTT_FACTOR, RTT_FLOOR_MS = 10.0, 10.0, 5.0
+EVERYWHERE = 0.6  # of at least so many hosts: then it is the network
+HOSTS_LEAST = 3
+SILENT_INTERVALS, SILENT_NS = 10, 30 * 10**9
+
+
+def detect(view: View) -> list[Event]:
+    """Loss and latency per host."""
+    known = tracks(view)
+    rose: dict[str, list[Rise]] = {}
+    for name, (least, quiet) in LOSS.items():
+        every = [r for t in known.of(name) if _physical(t) and (r := rise(t, known, least, FACTOR, quiet))]
+        rose[name] = standing_out(every)
+    late = apart([r for t in known.of("net.rtt_ms") if (r := raised(t, known, RTT_FACTOR, RTT_FLOOR_MS))])
+    ends = _ends(known, [r.track for r in (*rose["net.ping_lost"], *late)])
+    by_host: dict[str | None, list[Rise]] = defaultdict(list)
+    for found in rose.values():
+        for r in found:
+            by_host[ends.get(id(r.track), r.track.host)].append(r)
+    hosts = {t.host for t in known.of(*LOSS, "net.rtt_ms") if t.host}
+    events = _merged(hosts, [_loss(host, found) for host, found in sorted(by_host.items(), key=lambda kv: str(kv[0]))], "the network loses packets")
+    events += _merged(hosts, [_late(r, ends.get(id(r.track), r.track.host)) for r in _first_each(late, ends)], "round trips take many times as long")
+    return events + _silent(known) + _summaries(known)
+
+
+def _physical(track: Track) -> bool:
+    """Whether it counts what goes over a wire."""
+    return not str(track.about.get("device") or "").startswith(("lo", "docker", "veth", "virbr", "br-", "cni", "flannel", "cali", "tunl"))
+
+
+def _loss(host: str | None, found: list[Rise]) -> Event:
+    first = min(found, key=lambda r: (r.at.time_ns if r.at.time_ns is not None else 0))
+    said = ", ".join(f"{r.track.metric} +{r.grown:.0f}" for r in sorted(found, key=lambda r: -r.grown)[:4])
+    nic = next((r.track.about["device"] for r in found if r.track.about.get("device")), None)
+    over = all(r.recovered for r in found)
+    return derived(
+        Kind.PACKET_LOSS, f"{host or 'a host'} loses packets: {said}", first.track, first.at, first.before, max(found, key=lambda r: r.grown).last, nic=nic, host=host,
+        attrs={"grown": sum(r.grown for r in found), "counters": sorted({r.track.name for r in found}), "recovered": over, "seconds": max(r.seconds for r in found)},
+        also=tuple(r.at.record for r in found[:4]),
+    )  # fmt: skip
+
+
+def _ends(known: Tracks, bad: list[Track]) -> dict[int, str | None]:
+    """Which end of a bad way is to blame: the one that measured where its ways to most hosts are bad, else the other."""
+    ends: dict[int, str | None] = {}
+    for observer in {t.about["observer"] for t in bad if t.about.get("observer")}:
+        ways = {t.host for t in known.of("net.rtt_ms", "net.ping_lost") if t.about.get("observer") == observer}
+        mine = [t for t in bad if t.about.get("observer") == observer]
+        if len(ways) > 1 and len({t.host for t in mine}) >= EVERYWHERE * len(ways):
+            ends |= {id(t): observer for t in mine}
+    return ends
+
+
+def _first_each(late: list[Raised], ends: dict[int, str | None]) -> list[Raised]:
+    """One raised level per host to blame: the highest."""
+    best: dict[str | None, Raised] = {}
+    for found in sorted(late, key=lambda r: -r.level):
+        best.setdefault(ends.get(id(found.track), found.track.host), found)
+    return list(best.values())
+
+
+def _late(found: Raised, host: str | None) -> Event:
+    way = f"to {found.track.host or 'a host'}" if host == found.track.host else f"from {host}"
+    return derived(
+        Kind.LATENCY_ROSE, f"round trips {way} take {found.level:.0f} ms instead of {found.usual:.2g} ms", found.track, found.at, found.before, found.last, host=host,
+        attrs={"level_ms": found.level, "usual_ms": found.usual, "recovered": found.recovered},
+    )  # fmt: skip
+
+
+def _merged(hosts: set[str], events: Sequence[Event], said: str) -> list[Event]:
+    """The events of single hosts; one without a host where most hosts show the same."""
+    bad = {e.host for e in events if e.host}
+    if len(hosts) < HOSTS_LEAST or len(bad) < EVERYWHERE * len(hosts):
+        return list(events)
+    first = min(events, key=lambda e: (e.time_ns if e.time_ns is not None else 2**62))
+    text = f"{said} on {len(bad)} of {len(hosts)} hosts alike"
+    return [first.but(host=None, nic=None, text=text, attrs={**first.attrs, "hosts": sorted(bad)}, also=tuple(r for e in events for r in e.also[:1])[:6])]
+
+
+def _silent(known: Tracks) -> list[Event]:
+    """A host that stopped answering while others went on to."""
+    answered = [t for t in known.of("net.rtt_ms") if len(t.points) > 2 and t.points[-1].time_ns is not None]
+    events = []
+    for track in answered:
+        last = track.points[-1].time_ns or 0
+        spacing = (last - (track.points[0].time_ns or last)) // max(1, len(track.points) - 1)
+        longer = [t for t in answered if t is not track and (t.points[-1].time_ns or 0) - last > max(SILENT_INTERVALS * spacing, SILENT_NS)]
+        if longer and len(longer) >= (len(answered) - 1) / 2 and known.inside(track, track.points[-1]):
+            events.append(derived(Kind.UNREACHABLE, f"{track.host} answered no more echo requests, {longer[0].host} went on to", track, track.points[-1], attrs={"recovered": False}))
+    return events
+
+
+def _summaries(known: Tracks) -> list[Event]:
+    """Loss that a summary (`ping`, `mtr`) states, of one host among several."""
+    stated = known.of("net.loss_percent")
+    worst = max((max(p.value for p in t.points) for t in stated), default=0.0)
+    events = []
+    for track in stated:
+        point = max(track.points, key=lambda p: p.value)
+        calm = [t for t in stated if t.host != track.host and max(p.value for p in t.points) <= 1.0]
+        if 2.0 <= point.value >= 0.5 * worst and calm and known.inside(track, point):
+            events.append(derived(Kind.PACKET_LOSS, f"{point.value:.0f} % of the packets to {track.host} are lost", track, point, attrs={"percent": point.value}))
+    return events
