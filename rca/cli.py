@@ -23,6 +23,7 @@ Commands:
   gate PATH...        the same for CI: a policy decides the exit code
   rules list          every rule, one line each
   rules show RULE_ID  what a rule finds, how it is told apart, what to do
+  rules test DIR      check your own rules and run their tests
 
 Options:
   --version           the version

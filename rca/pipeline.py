@@ -55,12 +55,13 @@ def analyze(
 ) -> Report:  # fmt: skip
     """Find the root cause of the run that left its files below `paths`.
 
-    `rules` is a folder of further rules, `baseline` a healthy run of the same job, `topology` a file that says who ran where, `prometheus` the
-    URL of a server that is asked for the counters of the run's time.
+    `rules` is a folder of further rules, and of signatures in its `signatures/`, `baseline` a healthy run of the same job, `topology` a file that
+    says who ran where, `prometheus` the URL of a server that is asked for the counters of the run's time.
 
     Raises RcaError for a path that does not exist, and for rules or a topology that are not valid.
     """
     began = time.monotonic()
+    rules = Path(rules) if rules is not None else None
     known = {} if topology is None else {"topology": _topology(Path(topology))}
     if paths is None or paths == "":
         raise RcaError("no path given", hint="give the folder that the run left behind")
@@ -68,7 +69,7 @@ def analyze(
 
     from rca.ingest.read import ingest
 
-    readings, sources = ingest(given, workers=workers, progress=progress, meanwhile=lambda: _prepare(rules))
+    readings, sources = ingest(given, workers=workers, progress=progress, meanwhile=lambda: _prepare(rules), signatures_of=_phrases(rules))
 
     from rca.correlate import graph
     from rca.correlate.correlate import correlate
@@ -79,7 +80,7 @@ def analyze(
     if prometheus is not None:
         readings = [*readings, *_counters(prometheus, readings)]
     if baseline is not None:
-        known["baseline"] = _healthy(Path(baseline), workers)
+        known["baseline"] = _healthy(Path(baseline), workers, rules)
     run = correlate(readings, **known)
     verdict = judge(run, load_rules(rules), graph.build(run.events, run.edges))
     run, verdict = _with_lines(run, verdict, sources, workers)
@@ -90,6 +91,11 @@ def analyze(
 
 #: Skipping these loses no evidence: they are no logs.
 HARMLESS = frozenset({"binary", "empty", "replaced later in the archive"})
+
+
+def _phrases(rules: Path | None) -> Path | None:
+    """The folder of signatures beside a user's rules."""
+    return folder if rules is not None and (folder := rules / "signatures").is_dir() else None
 
 
 def _topology(path: Path) -> Any:
@@ -110,13 +116,13 @@ def _counters(url: str, readings: list[Any]) -> list[Any]:
     return prometheus_live.fetch(url, readings)
 
 
-def _healthy(path: Path, workers: int | None) -> Any:
+def _healthy(path: Path, workers: int | None, rules: Path | None) -> Any:
     """What a healthy run of the same job shows."""
     from rca.correlate import baseline
     from rca.correlate.correlate import correlate
     from rca.ingest.read import ingest
 
-    return baseline.learn(correlate(ingest([path], workers=workers)[0]))
+    return baseline.learn(correlate(ingest([path], workers=workers, signatures_of=_phrases(rules))[0]))
 
 
 def _prepare(rules: Path | None) -> None:

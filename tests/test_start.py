@@ -64,7 +64,7 @@ def test_help_names_every_command_and_is_the_same_everywhere(capsys):
     assert [n for n in names if f"\n  {n} " not in cli.HELP] == []
 
 
-@pytest.mark.parametrize("command", [["analyze"], ["gate"], ["rules"], ["rules", "list"], ["rules", "show"]])
+@pytest.mark.parametrize("command", [["analyze"], ["gate"], ["rules"], ["rules", "list"], ["rules", "show"], ["rules", "test"]])
 def test_every_command_has_help(capsys, command):
     """With `-h` too; those that take paths have examples and exit codes."""
     assert cli.main([*command, "-h"]) == 0

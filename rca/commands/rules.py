@@ -1,10 +1,23 @@
-"""`rca rules`: what the analyzer knows, listed and shown."""
+"""`rca rules`: what the analyzer knows, listed, shown and tested."""
 
 from typing import Any
 
-from rca.console import columns, safe
+from rca.console import columns, safe, say
 from rca.given import OK, folder_of_rules, options
 from rca.report.write import to_stdout
+
+FAILED, WRONG = 1, 2
+TEST_HELP = """Check the rules and signatures in a folder, and run the tests that the rules carry.
+
+A test is a `[[test]]` table of a rule file: the lines of a log, and the cause that is to come first. docs/rules-howto.md shows one.
+
+\b
+Examples:
+  rca rules test my-rules/
+  rca analyze logs/ --rules my-rules/
+
+Exit codes: 0 all is well, 1 a test failed, 2 a file is not a valid rule.
+"""
 
 
 def add(cli: Any) -> None:
@@ -42,6 +55,36 @@ def add(cli: Any) -> None:
             raise RcaError(f"no such rule: `{rule_id}`", hint=did_you_mean(rule_id, known) or "`rca rules list` shows them all")
         to_stdout(page(known[rule_id], columns()))
         return OK
+
+    @group.command("test", help=TEST_HELP)
+    def test_rules(folder: Annotated[str, typer.Argument(metavar="DIR")]) -> int:
+        return test(folder)
+
+
+def test(folder: str) -> int:
+    """Check a folder of rules and run their tests: 0 if all is well, 1 if a test fails, 2 if a file is no rule."""
+    from pathlib import Path
+
+    from rca.ruletest import outcomes, problems
+
+    folder_of_rules(folder)
+    if found := problems(Path(folder)):
+        for error in found:
+            say(f"error: {error.message}" + (f" in {error.where}" if error.where else ""))
+            if error.hint:
+                say(f"  hint: {error.hint}")
+        return WRONG
+    own = {rule.id for rule in _rules(folder) if rule.path.is_relative_to(folder)}
+    results = []
+    for result in outcomes(Path(folder)):
+        results.append(result)
+        to_stdout(safe(f"{'ok  ' if result.passed else 'FAIL'}  {result.rule}: {result.name}: {result.told}") + "\n")
+    failed = sum(not r.passed for r in results)
+    untested = sorted(own - {r.rule for r in results})
+    to_stdout(f"{len(own)} rule(s), {len(results)} test(s), {failed} failed\n")
+    if untested:
+        say(f"warning: without a test: {', '.join(untested)}")
+    return FAILED if failed else OK
 
 
 def _rules(folder: str | None) -> list[Any]:

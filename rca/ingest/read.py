@@ -43,13 +43,13 @@ GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|t
 
 
 def ingest(paths: list[Path], *, workers: int | None = None, progress: Callable[[int, int], None] | None = None,
-           meanwhile: Callable[[], None] | None = None) -> tuple[list[Reading], dict[str, Source]]:  # fmt: skip
+           meanwhile: Callable[[], None] | None = None, signatures_of: Path | None = None) -> tuple[list[Reading], dict[str, Source]]:  # fmt: skip
     """Read everything below `paths`: one `Reading` per file, sorted by name, and the sources by name.
 
-    Raises RcaError for a path that does not exist.
+    `signatures_of` is a folder of further signatures. Raises RcaError for a path that does not exist, and for signatures that are not valid.
     """
     sources = expand(list_sources(paths), workers=workers, progress=progress)
-    signatures = load()
+    signatures = load(signatures_of)
     literals, by_literal = literal_table(signatures)
     files = sum(s.reason is None for s in sources)
     allowance = excerpt.share(files), excerpt.hits_share(files), series.share(files)

@@ -14,9 +14,11 @@ from typing import Any
 
 from rca.discover import data_files
 from rca.errors import RcaError, did_you_mean
+from rca.rules import schema
 from rca.taxonomy import ACTIONS, CAUSES, STAGES, Kind
 
 HERE = Path(__file__).parent
+NOT_RULES = ("signatures", "tests")  # folders beside the rules of a user: phrases, and logs that tests read
 KINDS = frozenset(kind.value for kind in Kind)
 LINK_ROLES = ("cause", "mechanism", "symptom", "against")
 SEEN_BY = ("always", "kernel", "counters", "launcher", "ranks", "stacks")
@@ -27,7 +29,7 @@ EDGES = (
 RELATION_KEYS = {"to", "same", "differs", "edge", "before_s", "after_s", "step_gap"}
 LINK_KEYS = {"name", "role", "kind", "stage", "where", "relation", "present", "absent", "seen_by", "latent", "inferred", "cause_class", "more"}
 RULE_KEYS = {
-    "id", "title", "cause", "status", "finds", "why", "looks_like", "told_apart", "fooled_by", "sources", "survivable", "link", "collect", "remedy",
+    "id", "title", "cause", "status", "finds", "why", "looks_like", "told_apart", "fooled_by", "sources", "survivable", "link", "collect", "remedy", "test",
 }  # fmt: skip
 
 
@@ -90,7 +92,7 @@ def load_rules(extra: Path | None = None) -> tuple[Rule, ...]:
     if extra is not None:
         if not extra.is_dir():
             raise RcaError(f"rules folder not found: `{extra}`", hint="give a folder of `<family>/<class>.toml` files")
-        rules |= {rule_id: read_rule(path, rule_id) for rule_id, path in data_files(extra)}
+        rules |= {rule_id: read_rule(path, rule_id) for rule_id, path in data_files(extra) if rule_id.split("/")[0] not in NOT_RULES}
     return tuple(rules[k] for k in sorted(rules))
 
 
@@ -98,9 +100,10 @@ def read_rule(path: Path, rule_id: str) -> Rule:
     """One rule file, checked."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise RcaError(f"not a TOML file: {error}", where=str(path)) from None
     _known(data, RULE_KEYS, "key", path)
+    schema.check(data, path)
     if data.get("id", rule_id) != rule_id:
         raise RcaError(f"rule id `{data['id']}` differs from its path `{rule_id}`", where=str(path), hint="path = name = id")
     for key in ("title", "cause", "fooled_by", "link", "remedy"):
