@@ -99,6 +99,10 @@ def build(scenario: str, dialect: str, seed: int, variant: str | None = None, wi
     module, spoken = scenarios()[scenario], dialects()[dialect]
     variant = variant or module.VARIANTS[seed % len(module.VARIANTS)]
     w = play(scenario, variant, seed, spoken.modes)
+    faulty = next((h for h in w.hosts if h.name == w.truth["faulty_entity"].get("host")), None)
+    missing = not without and faulty is not None and spoken.per_host and getattr(module, "MISSING", False) and w.rng.random() < 0.3
+    if missing:
+        w.lose("files", faulty)
     if without:
         _ablate(w)
     mixed_in.add(w, w.rng.choice((0, 0, 1, 2)) if decoys is None else decoys)
@@ -112,7 +116,7 @@ def build(scenario: str, dialect: str, seed: int, variant: str | None = None, wi
         form, seen = tools.choice(forms), tools.random() < SEEN[family]
         if (seen or family in w.needs) and len({h for f, h in w.lost if f == family}) < len(w.hosts):
             form(Recorder(w, files, family))
-    truth = {"id": f"{scenario}-{variant}-{dialect}-{seed}", "scenario": getattr(module, "ID", None), "variant": ("without-" if without else "") + variant, "dialect": dialect, "answerable_from_log": "yes", "decoys": w.decoys, "loudest_error_misleads": True}
+    truth = {"id": f"{scenario}-{variant}-{dialect}-{seed}", "scenario": getattr(module, "ID", None), "variant": ("without-" if without else "missing-" if missing else "") + variant, "dialect": dialect, "answerable_from_log": "yes", "decoys": w.decoys, "loudest_error_misleads": True}
     truth |= {k: v for k, v in w.truth.items() if k not in ("sources", "accept_without")}
     truth["faulty_entity"] = {k: v for k, v in truth.get("faulty_entity", {}).items() if v is not None}
     if getattr(module, "NOT", None):

@@ -163,7 +163,7 @@ class Course:
         for who in train:
             self.free(who, self.rng.uniform(0.5, 2))
         self.wait(5.5, 6.5)
-        self.switch("rollout_start", rollout)
+        self.switch("engine_start", rollout)
         for who in rollout:
             self.take(who, self.rng.uniform(0.5, 2))
         self.wait(5.5, 6.5)

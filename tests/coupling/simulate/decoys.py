@@ -105,8 +105,9 @@ def barrier_warning(w: World) -> tuple[str, str]:
 
 def retried_call(w: World) -> tuple[str, str]:
     peer, t = w.rng.choice(w.role("rollout")), _when(w)
-    w.say(t, w.controller, "call_retry", peer=peer, method="generate", n=1, why=w.rng.choice(("Connection reset by peer", "Server disconnected without sending a response.", "Cannot connect to host")))
-    w.say(t + 10.2, w.controller, "call_recovered", peer=peer, method="generate", n=2)
+    method = w.rng.choice(("generate", "switch" if w.colocated else "update_weights"))
+    w.say(t, w.controller, "call_retry", peer=peer, method=method, n=1, why=w.rng.choice(("Connection reset by peer", "Server disconnected without sending a response.", "Cannot connect to host")))
+    w.say(t + 10.2, w.controller, "call_recovered", peer=peer, method=method, n=2)
     return f"a request to rollout worker {peer.index} was repeated and answered", "coord.rpc"
 
 

@@ -197,7 +197,9 @@ class World:
     def say(self, t: float, who: Worker, kind: str, step: int | None = None, stage: str | None = None, key: bool = False, **data: Any) -> None:
         """`key`: a line that names the cause and is gone in the ablated copy of the case."""
         data.setdefault("attempt", self.attempt)
-        data.setdefault("pid", who.pid)
+        data.setdefault("pid", who.pid)  # a restart gives new ones
+        if data.get("peer") is not None:
+            data.setdefault("peer_pid", data["peer"].pid)
         self.facts.append(Fact(t, who, kind, step, stage, data, key))
         self.end = max(self.end, t)
 

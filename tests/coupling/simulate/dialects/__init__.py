@@ -37,6 +37,7 @@ class Dialect:
     errors: dict[str, Any] = {}
     frames: dict[str, list[tuple[str, int, str, str]]] = {}
     worker_name = "{role}-{i}"
+    per_host = False  # does every machine have files of its own, so that those of one can be missing?
     whole_stack = True  # a multi-line text bears the prefix on its first line only
 
     def __init__(self, w: World) -> None:
@@ -69,13 +70,13 @@ class Dialect:
         found = Blank(f.data)
         found.update(
             step="" if f.step is None else f.step, next_step=(f.step or 0) + 1, stage=self.stages.get(f.stage or "", f.stage or ""), me=self.called(who), role=self.roles.get(who.role, who.role), i=who.index, rank=who.rank,
-            world=len(w.role("train")), host=who.host.name, ip=who.host.ip, port=who.port, pid=f.data["pid"], gpu=who.gpu, bus=who.bus, model=w.model, run=w.run, mount=w.mount, batch=w.batch, total=w.step0 + 40,
-            mode=w.weights_mode, limit=w.rpc_timeout, tp=w.tp, tid=f.data["pid"] + 412, method=self.methods.get(f.data.get("method", ""), f.data.get("method", "")), event=self.methods.get(f.data.get("event", ""), f.data.get("event", "")),
+            world=len(w.role("train")), host=who.host.name, ip=who.host.ip, port=who.port, pid=f.data["pid"], gpu=who.gpu, bus=who.bus, model=w.model, job=w.run, mount=w.mount, batch=w.batch, total=w.step0 + 40,
+            mode=w.weights_mode, limit=w.rpc_timeout, tp=w.tp, tid=f.data["pid"] + 412, method=self.methods.get(f.data.get("method", ""), f.data.get("method", "")), event=self.methods.get(f.data.get("event", ""), self.methods.get("rollout_start") if f.data.get("event") == "engine_start" else f.data.get("event", "")),
             store_ip=w.store.host.ip if w.store else "", store_port=w.store.port if w.store else "", ctl_ip=w.controller.host.ip,
         )  # fmt: skip
         peer = f.data.get("peer")
         if peer is not None:
-            found.update(peer=self.called(peer), peer_role=self.roles.get(peer.role, peer.role), peer_i=peer.index, peer_host=peer.host.name, peer_ip=peer.host.ip, peer_port=peer.port, peer_gpu=peer.gpu, peer_pid=peer.pid)
+            found.update(peer=self.called(peer), peer_role=self.roles.get(peer.role, peer.role), peer_i=peer.index, peer_host=peer.host.name, peer_ip=peer.host.ip, peer_port=peer.port, peer_gpu=peer.gpu)
         if f.data.get("error"):
             found["failure"] = ": ".join(x for x in self.error(f, found) if x)
         elif f.data.get("text"):

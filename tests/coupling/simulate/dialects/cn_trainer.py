@@ -10,6 +10,7 @@ LEVELS = {"I": "信息", "W": "警告", "E": "错误", "D": "调试", "raw": ""}
 
 class Spoken(Dialect):
     name = "cn_trainer"
+    per_host = True
     package = "lingxi"
     stages = {"weights_update": "权重同步", "rollout": "采样生成", "reference": "参考模型打分", "train": "策略训练", "latest_recover_save": "保存最新断点", "periodic_recover_save": "保存周期断点", "recover": "断点恢复", "init": "初始化"}
     methods = {"upload_weights": "上传权重", "update_weights": "更新权重", "generate": "生成", "compute_logp": "计算参考概率", "train_batch": "训练一步", "save": "保存断点", "load": "加载断点", "switch": "显存切换", "wake": "恢复显存", "rollout_start": "切到生成", "rollout_end": "生成结束", "train_start": "切到训练"}
@@ -17,8 +18,8 @@ class Spoken(Dialect):
     files = {"train": "trainer", "rollout": "infer", "reference": "ref", "controller": "master", "meta_server": "param_server"}
     worker_name = "{role}{i}"
     words = {
-        "job_begin": "任务 {run} 启动，从第 {first} 步开始",
-        "conf": "配置: 权重同步方式={mode} 每步样本数={batch} 请求超时={limit}秒 断点目录={mount}/{run}",
+        "job_begin": "任务 {job} 启动，从第 {first} 步开始",
+        "conf": "配置: 权重同步方式={mode} 每步样本数={batch} 请求超时={limit}秒 断点目录={mount}/{job}",
         "worker_up": {"": "{me} 就绪 主机={host} 地址={ip}:{port} 进程号={pid} 显卡={gpu}", "train": "{me} 就绪 全局rank={rank} 主机={host} 地址={ip} 进程号={pid} 显卡={gpu}"},
         "ready": "全部 {workers} 个进程就绪",
         "step_begin": "===== 第 {step} 步 =====",
@@ -27,7 +28,7 @@ class Spoken(Dialect):
         "switch_ask": "发送事件“{event}” -> {peer}",
         "switch_got": "收到事件“{event}”",
         "switch_ok": "{peer} 已确认“{event}”",
-        "switch_failed": "E|事件“{event}”发送给 {peer}（{peer_ip}）失败：{why}，{secs} 秒内无确认，跳过",
+        "switch_failed": ["E|事件“{event}”发送给 {peer}（{peer_ip}）失败：{why}，{secs} 秒内无确认，跳过", "W|{peer}（{peer_ip}）没有应答“{event}”（{why}，{secs}s），当作已切换"],
         "mem_free": "释放显存 {before:.1f}GB -> {after:.1f}GB",
         "mem_take": "占用显存 {gb:.1f}GB",
         "wu_send": "权重 v{version} 已发送，{secs:.1f} 秒",
@@ -37,8 +38,8 @@ class Spoken(Dialect):
         "gen_end": "完成 {n} 条，用时 {secs:.1f} 秒",
         "part_in": "收到 {peer} 返回 {n} 条，累计 {got}/{want}",
         "send_retry": "W|结果回传失败（{why}），第 {n} 次重试",
-        "call_timeout": "W|等待 {peer}（{peer_host}）的“{method}”结果超时，{secs} 秒",
-        "go_on_partial": "W|缺少 {missing} 个推理进程的结果，按已收到的 {got}/{want} 条继续",
+        "call_timeout": ["W|等待 {peer}（{peer_host}）的“{method}”结果超时，{secs} 秒", "W|{peer}（{peer_host}）{secs}s 没有响应（{method}）"],
+        "go_on_partial": ["W|缺少 {missing} 个推理进程的结果，按已收到的 {got}/{want} 条继续", "W|采样到达截止时间，丢弃未返回部分，本步样本数 {got}", "W|有 {missing} 个推理进程没回来，先用 {got} 条训练"],
         "merged": "批次合并完成，共 {got} 条",
         "engine_lost": "W|{peer}（{peer_host}）{quiet} 秒无心跳，已摘除，请求转给其他进程",
         "logp_begin": "开始打分 {rows} 条",
@@ -49,8 +50,8 @@ class Spoken(Dialect):
         "save_begin": "写断点 {path}",
         "save_end": "断点写入成功 {path}（{gb:.1f}GB）",
         "save_failed": "E|断点写入失败 {path}：{why}",
-        "save_warn": "W|{peer} 保存断点未成功，忽略并继续：{why}",
-        "save_slow": "W|保存断点超时：{peer}（{peer_host}）{secs} 秒未返回，不再等待，继续训练",
+        "save_warn": ["W|{peer} 保存断点未成功，忽略并继续：{why}", "W|断点没存全（{peer}：{why}），下一步会重新保存，先不管"],
+        "save_slow": ["W|保存断点超时：{peer}（{peer_host}）{secs} 秒未返回，不再等待，继续训练", "W|存断点太慢，{peer}（{peer_host}）{secs}s 还没写完，跳过等待"],
         "recover_begin": "从断点恢复：{path}",
         "store_put": "写入 {key} 共 {mb:.0f}MB",
         "store_size": "当前占用内存 {gb:.1f}GB，键数 {keys}",

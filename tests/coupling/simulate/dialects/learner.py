@@ -12,13 +12,14 @@ LEVELS = {"I": "info", "W": "warning", "E": "error", "D": "debug"}
 
 class Spoken(Dialect):
     name = "learner"
+    per_host = True
     package = "helix"
     stages = {"weights_update": "param_push", "rollout": "sampling", "reference": "anchor_pass", "train": "learn", "latest_recover_save": "snapshot_rolling", "periodic_recover_save": "snapshot_keep", "recover": "restore", "init": "setup"}
     methods = {"upload_weights": "push_params", "update_weights": "pull_params", "generate": "sample", "compute_logp": "anchor_logp", "train_batch": "learn_step", "save": "snapshot", "load": "restore", "switch": "device_turn", "wake": "reclaim_device", "rollout_start": "sampler_turn", "rollout_end": "sampler_done", "train_start": "learner_turn"}
     roles = {"train": "learner", "rollout": "sampler", "reference": "anchor", "controller": "conductor", "meta_server": "param_depot"}
     words = {
-        "job_begin": "experiment {run} begins, iteration {first}",
-        "conf": "settings: push={mode} samples_per_iter={batch} request_deadline={limit}s snapshots={mount}/{run}",
+        "job_begin": "experiment {job} begins, iteration {first}",
+        "conf": "settings: push={mode} samples_per_iter={batch} request_deadline={limit}s snapshots={mount}/{job}",
         "worker_up": {"": "{me} up on {host} ({ip}:{port}) pid {pid} cuda:{gpu}", "meta_server": "depot listening on {ip}:{port}, pid {pid}"},
         "ready": "{workers} workers joined",
         "upgraded": "package helix {old} -> {new}",
@@ -29,7 +30,7 @@ class Spoken(Dialect):
         "switch_ask": "{event} -> {peer}",
         "switch_got": "{event} received",
         "switch_ok": "{event} ack from {peer}",
-        "switch_failed": "E|{event} -> {peer}: no ack, gave up after {secs}s ({why})",
+        "switch_failed": ["E|{event} -> {peer}: no ack, gave up after {secs}s ({why})", "W|{event} unacknowledged by {peer} for {secs}s ({why}); assuming it went through"],
         "mem_free": "parked, device {before:.1f} -> {after:.1f} GiB",
         "mem_take": "device claimed, {gb:.1f} GiB",
         "wu_send": "pushed params v{version} in {secs:.1f}s",
@@ -39,8 +40,8 @@ class Spoken(Dialect):
         "gen_end": "sampled {n}, {secs:.1f}s",
         "part_in": "{n} from {peer} ({got}/{want})",
         "send_retry": "W|cannot hand {share} samples to conductor ({why}), try {n}",
-        "call_timeout": "W|{method} on {peer} ({peer_ip}:{peer_port}): nothing back within {secs}s",
-        "go_on_partial": "W|proceeding without {missing} sampler(s): {got} of {want}",
+        "call_timeout": ["W|{method} on {peer} ({peer_ip}:{peer_port}): nothing back within {secs}s", "W|{peer} overdue: {method}, {secs}s, {peer_ip}", "W|deadline exceeded waiting for {method} from {peer} ({peer_ip})"],
+        "go_on_partial": ["W|proceeding without {missing} sampler(s): {got} of {want}", "W|straggler cutoff hit, pool closed at {got} (asked {want})", "pool closed early, {got} in, {missing} sampler(s) late"],
         "merged": "pool holds {got} samples",
         "engine_lost": "W|{peer} quiet for {quiet}s, taken out of rotation, its prompts go to the others",
         "logp_begin": "scoring {rows} rows",
@@ -52,8 +53,8 @@ class Spoken(Dialect):
         "save_begin": "writing {path}",
         "save_end": "wrote {path} ({gb:.1f} GB, {secs:.0f}s)",
         "save_failed": "E|could not write {path}: OSError: {why}",
-        "save_warn": "W|snapshot {path} not complete ({peer}), carrying on",
-        "save_slow": "W|snapshot {path}: {peer} has not finished after {secs}s, carrying on without it",
+        "save_warn": ["W|snapshot {path} not complete ({peer}), carrying on", "W|snapshot: {peer} says {why}; will be overwritten next iteration anyway", "W|{stage} had problems on {peer}: {why}"],
+        "save_slow": ["W|snapshot {path}: {peer} has not finished after {secs}s, carrying on without it", "W|{stage}: waited {secs}s for {peer}, assume it finishes in background"],
         "recover_begin": "restoring from {path}",
         "store_put": "put {key} from {parts} learners, {mb:.0f} MB",
         "store_size": "holding {gb:.1f} GB in {keys} blobs",

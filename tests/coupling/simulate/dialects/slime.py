@@ -13,11 +13,11 @@ class Spoken(Dialect):
     name = "slime"
     package = "slime"
     stages = {"weights_update": "update_weights", "rollout": "rollout", "reference": "ref_log_probs", "train": "actor_train", "latest_recover_save": "save_model", "periodic_recover_save": "save_model", "recover": "load_checkpoint", "init": "init"}
-    methods = {"upload_weights": "update_weights", "update_weights": "update_weights_from_distributed", "generate": "generate", "compute_logp": "compute_log_prob", "train_batch": "train", "save": "save_model", "load": "load_checkpoint", "switch": "resume_memory_occupation", "wake": "wake_up", "rollout_start": "offload", "rollout_end": "release_memory_occupation", "train_start": "wake_up"}
+    methods = {"upload_weights": "update_weights", "update_weights": "update_weights_from_distributed", "generate": "generate", "compute_logp": "compute_log_prob", "train_batch": "train", "save": "save_model", "load": "load_checkpoint", "switch": "resume_memory_occupation", "wake": "wake_up", "rollout_start": "offload", "engine_start": "resume_memory_occupation", "rollout_end": "release_memory_occupation", "train_start": "wake_up"}
     roles = {"train": "actor", "rollout": "sglang engine", "reference": "ref", "controller": "driver", "meta_server": "param store"}
     worker_name = "{role} {i}"
     words = {
-        "job_begin": "args: --rollout-batch-size {batch} --load {mount}/{run} --save {mount}/{run} --start-rollout-id {first} --rollout-timeout {limit}",
+        "job_begin": "args: --rollout-batch-size {batch} --load {mount}/{job} --save {mount}/{job} --start-rollout-id {first} --rollout-timeout {limit}",
         "worker_up": {"train": "rank {rank} of {world} on {ip} (node {host}), pid {pid}, local gpu {gpu}", "reference": "ref rank {rank} on {ip} (node {host}), pid {pid}, local gpu {gpu}", "meta_server": "serving weights at {ip}:{port} on {host}",
                       "rollout": "server_args=ServerArgs(model_path='/models/{model}', host='{ip}', port={port}, tp_size={tp}, base_gpu_id={gpu}, mem_fraction_static=0.82, node='{host}')"},
         "stage_begin": "Timer {stage} start",
@@ -25,7 +25,7 @@ class Spoken(Dialect):
         "switch_ask": "{event} rank {peer_i} @ {peer_ip}",
         "switch_got": {"train": "{event} begin", "rollout": "[http] POST /{event}"},
         "switch_ok": "{event} rank {peer_i} ok",
-        "switch_failed": "{event} rank {peer_i} @ {peer_ip}: ray.get timed out or failed after {secs}s: {why}; continue with rollout",
+        "switch_failed": ["{event} rank {peer_i} @ {peer_ip}: ray.get timed out or failed after {secs}s: {why}; continue with rollout", "WARNING: no reply to {event} from rank {peer_i} @ {peer_ip} in {secs}s ({why})"],
         "mem_free": "[memory] before offload {before:.2f} GB, after offload {after:.2f} GB",
         "mem_take": "[memory] onload done, used {gb:.2f} GB",
         "wu_recv": "weight version {version} loaded",
@@ -33,8 +33,8 @@ class Spoken(Dialect):
         "gen_end": "finished {n} samples in {secs:.1f}s",
         "part_in": "rollout {step}: {got}/{want} samples",
         "send_retry": "post of {share} samples to rollout manager failed ({why}), attempt {n}",
-        "call_timeout": "rollout {step}: engine {peer_ip}:{peer_port} did not return within {secs}s",
-        "go_on_partial": "rollout {step}: timeout, use {got}/{want} samples collected so far",
+        "call_timeout": ["rollout {step}: engine {peer_ip}:{peer_port} did not return within {secs}s", "asyncio.TimeoutError waiting for http://{peer_ip}:{peer_port}/generate ({secs}s), drop it"],
+        "go_on_partial": ["rollout {step}: timeout, use {got}/{want} samples collected so far", "rollout {step}: not all engines returned, truncating to {got} samples", "dynamic filter off, batch closed with {got} samples (target {want})"],
         "merged": "rollout {step}: {{'rollout/num_samples': {got}}}",
         "engine_lost": "health check failed for engine {peer_ip}:{peer_port} ({quiet}s), abort and retry its requests on other engines",
         "logp_end": "ref log probs: {rows} samples",
@@ -44,7 +44,7 @@ class Spoken(Dialect):
         "save_begin": "saving checkpoint at iteration {step} to {path} in torch_dist format",
         "save_end": "  successfully saved checkpoint from iteration {step} to {path}",
         "save_failed": "save of {path} failed: OSError: {why}",
-        "save_warn": "save_model on rank {peer_i} ({peer_ip}) raised, ignored: {why}",
+        "save_warn": ["save_model on rank {peer_i} ({peer_ip}) raised, ignored: {why}", "WARNING: checkpoint incomplete, rank {peer_i} got {why}"],
         "save_slow": "save_model on rank {peer_i} ({peer_ip}) not finished after {secs}s, go on",
         "recover_begin": "loading checkpoint from {path}",
         "store_put": "put {key} {mb:.0f} MB",
@@ -72,7 +72,7 @@ class Spoken(Dialect):
         "batch": ["AssertionError|num samples {got} != global_batch_size {want}", "ValueError|rollout data: expected {full} per dp rank, got {half}"],
         "kl_shape": ["RuntimeError|The size of tensor a ({full}) must match the size of tensor b ({half}) at non-singleton dimension 0", "AssertionError|len(ref_log_probs) {got} vs len(log_probs) {want}"],
         "stop": "ray.exceptions.GetTimeoutError|Get timed out: some object(s) not ready. {peer_role} {peer_i} did not exit.",
-        "recover": ["torch.distributed.checkpoint.api.CheckpointException|CheckpointException ranks:dict_keys([0, 1, 2, 3])\nEOFError: Ran out of input", "RuntimeError|PytorchStreamReader failed reading zip archive: failed finding central directory"],
+        "recover": ["torch.distributed.checkpoint.api.CheckpointException|CheckpointException ranks:dict_keys({hit})\nEOFError: Ran out of input", "RuntimeError|PytorchStreamReader failed reading zip archive: failed finding central directory"],
         "store_timeout": "requests.exceptions.ReadTimeout|HTTPConnectionPool(host='{store_ip}', port={store_port}): Read timed out. (read timeout={secs})",
         "store_refused": "requests.exceptions.ConnectionError|HTTPConnectionPool(host='{store_ip}', port={store_port}): Max retries exceeded with url: /get (Caused by NewConnectionError('<urllib3.connection.HTTPConnection object at 0x7f1c2ad0a3d0>: Failed to establish a new connection: [Errno 111] Connection refused'))",
         "store_silent": "requests.exceptions.ConnectTimeout|HTTPConnectionPool(host='{store_ip}', port={store_port}): Max retries exceeded with url: /get (Caused by ConnectTimeoutError(<urllib3.connection.HTTPConnection object at 0x7f1c2ad0a3d0>, 'Connection to {store_ip} timed out. (connect timeout={secs})'))",

@@ -9,6 +9,7 @@ from coupling.simulate.world import World
 ID, VARIANTS = "02", ("rdma", "partition", "link_flap")
 LAYOUT = {"colocated": False, "train_hosts": 2, "rollout_hosts": 1, "ref_host": True}
 NEEDS = {"kernel", "rdma", "ping"}
+MISSING = True  # the faulty host\'s own files may be gone, and an expert still knows
 MODE = "nccl"
 
 
@@ -40,8 +41,9 @@ def play(w: World, variant: str) -> None:
         c.say(rank, "raw", dt=12, text=real.ib_retry(rank, peers[0], tid, f"mlx5_{dev}", rng), key=True)
     elif variant == "link_flap":
         down = rng.uniform(40, 180)
-        w.kmsg(moment, bad, real.mlx5(dev, "Port: 1 Link DOWN" if rng.random() < 0.5 else "Link down", f"mlx5_{dev}" if rng.random() < 0.5 else f"ibs{dev}"), 4, key=True)
-        w.kmsg(moment + down, bad, real.mlx5(dev, "Link up", f"ibs{dev}"), 6, key=True)
+        name, gone, back = rng.choice(((f"mlx5_{dev}", "Port: 1 Link DOWN", "Port: 1 Link ACTIVE"), (f"ibs{dev}", "Link down", "Link up")))
+        w.kmsg(moment, bad, real.mlx5(dev, gone, name), 4, key=True)
+        w.kmsg(moment + down, bad, real.mlx5(dev, back, name), 6, key=True)
         w.series("link_downed", bad, f"mlx5_{dev}").during(moment, moment + 1, 1, key=True)
         counters[0].during(moment, moment + 20, rng.uniform(2, 9), key=True)
         c.say(rank, "raw", dt=12, text=real.ib_retry(rank, peers[0], tid, f"mlx5_{dev}", rng), key=True)

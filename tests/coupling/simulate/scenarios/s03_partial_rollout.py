@@ -8,6 +8,7 @@ from coupling.simulate.world import World
 ID, VARIANTS = "03", ("loss", "latency")
 LAYOUT = {"colocated": False, "train_hosts": 1, "rollout_hosts": 2, "ref_host": True}
 NEEDS = {"kernel", "net", "ping"}
+MISSING = True  # the faulty host\'s own files may be gone, and an expert still knows
 
 
 def play(w: World, variant: str) -> None:

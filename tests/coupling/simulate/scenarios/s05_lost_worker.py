@@ -9,6 +9,7 @@ from coupling.simulate.world import World
 ID, VARIANTS = "05", ("oom", "cpu")
 LAYOUT = {"colocated": False, "train_hosts": 1, "rollout_hosts": 2, "ref_host": False}
 NEEDS = {"kernel", "host"}
+MISSING = True  # the faulty host\'s own files may be gone, and an expert still knows
 REFERENCE = False
 
 

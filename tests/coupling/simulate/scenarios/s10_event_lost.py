@@ -40,11 +40,11 @@ def play(w: World, variant: str) -> None:
                     w.series("ping_loss", a, b.name).during(moment - 20, moment + limit, rng.uniform(20, 60), key=True)
         w.series("tcp_retrans", rank.host).during(moment - 20, moment + limit, rng.uniform(20, 90), key=True)
     c.wait(0.2, 1)
-    c.switch("rollout_start", w.role("rollout"))
+    c.switch("engine_start", w.role("rollout"))
     for who in w.role("rollout"):
         if who is not engine:
             c.take(who, rng.uniform(0.5, 2))
-    c.wait(2, 4)
+    c.wait(5.5, 6.5)
     held = c.held[rank] / 1024
     mine = 79.15 - held - rng.uniform(0.1, 0.7)
     c.hold(engine, mine * 1024)
