@@ -74,7 +74,7 @@ def _memory(w: World, course_memory: list[tuple[float, Any, float]]) -> None:
         held[who] = mib
         for gpu in range(who.gpu, who.gpu + who.tp):
             key = (who.host, gpu)
-            total = sum(m for x, m in held.items() if x.host is who.host and x.gpu <= gpu < x.gpu + x.tp)
+            total = min(81000, sum(m for x, m in held.items() if x.host is who.host and x.gpu <= gpu < x.gpu + x.tp))
             if key in last:
                 w.series("gpu_mem", who.host, str(gpu)).during(last[key][0], t, last[key][1])
             last[key] = (t, total)

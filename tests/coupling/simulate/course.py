@@ -44,6 +44,11 @@ class Course:
         self.held[who] = mib
         self.w.memory.append((self.t + dt, who, mib))
 
+    def memory_gone(self, who: Worker, t: float) -> None:
+        """The driver took the process' memory away."""
+        self.held[who] = 0.0
+        self.w.memory.append((t, who, 0.0))
+
     def begin(self, stage: str, **data: Any) -> None:
         self.stage, self.began = stage, self.t
         self.say(self.w.controller, "stage_begin", **data)
@@ -131,7 +136,7 @@ class Course:
     def store_traffic(self, took: float) -> None:
         """The weight store notes what is put and what it holds; what it holds is told by `w.store_gb(step)`."""
         w = self.w
-        self.say(w.store, "store_put", dt=took * 0.3, key=f"step{self.step}/bucket", parts=len(w.role("train")), mb=self.rng.uniform(14000, 16000))
+        self.say(w.store, "store_put", dt=took * 0.3, blob=f"step{self.step}/bucket", parts=len(w.role("train")), mb=self.rng.uniform(14000, 16000))
         self.say(w.store, "store_size", dt=took * 0.5, gb=getattr(w, "store_gb", lambda step: 15.0)(self.step), keys=getattr(w, "store_keys", lambda step: 64)(self.step))
 
     def switch(self, event: str, peers: Iterable[Worker]) -> None:

@@ -160,7 +160,7 @@ class World:
 
     # --- building -----------------------------------------------------------------------------------------------------
 
-    def lay_out(self, colocated: bool, ref_host: bool, train_hosts: int = 1, rollout_hosts: int = 1) -> None:
+    def lay_out(self, colocated: bool, ref_host: bool, train_hosts: int = 1, rollout_hosts: int = 1, tp: int | None = None) -> None:
         """Place the roles. Colocated: every GPU of the train hosts has a train rank and a rollout engine."""
         rng = self.rng
         style, net = rng.choice(HOST_STYLES), f"10.{rng.randrange(2, 250)}.{rng.randrange(1, 250)}"
@@ -170,7 +170,7 @@ class World:
         for number, octet in zip(numbers, octets):
             boot = self.start - rng.uniform(2, 40) * 86400
             self.hosts.append(Host(style.format(number), f"{net}.{octet}", round(rng.uniform(*SKEW_S), 3), gpus, boot, mem_gb=rng.choice((512, 1024, 2048))))
-        self.colocated, self.tp = colocated, rng.choice((1, 1, 2))
+        self.colocated, self.tp = colocated, tp or rng.choice((1, 1, 2))
         train = self.hosts[:train_hosts]
         rollout = train if colocated else self.hosts[train_hosts : train_hosts + rollout_hosts]
         last = self.hosts[-1]

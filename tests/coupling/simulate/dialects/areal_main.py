@@ -47,7 +47,7 @@ class Spoken(Dialect):
         "save_warn": ["W|Checkpoint for recover not complete on '{peer}': {why}. Ignored.", "W|'{peer}' failed to dump its shard ({why}), will retry at the next step."],
         "save_slow": "W|save on worker '{peer}' ({peer_ip}) did not return within {secs}s, training continues",
         "recover_begin": "Loading recover checkpoint from {path}",
-        "store_put": "put {key}: {mb:.0f} MB in {parts} parts",
+        "store_put": "put {blob}: {mb:.0f} MB in {parts} parts",
         "store_size": "storage_size {gb:.2f} GB, {keys} keys",
         "store_down": "E|weight store terminated",
         "call_error": "E|Failed to call method '{method}' on worker '{peer}': HTTP {status}: {{\"error\": \"Engine method '{method}' failed: {body}\"}} (after 1 attempts)",

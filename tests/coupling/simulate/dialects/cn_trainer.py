@@ -53,7 +53,7 @@ class Spoken(Dialect):
         "save_warn": ["W|{peer} 保存断点未成功，忽略并继续：{why}", "W|断点没存全（{peer}：{why}），下一步会重新保存，先不管"],
         "save_slow": ["W|保存断点超时：{peer}（{peer_host}）{secs} 秒未返回，不再等待，继续训练", "W|存断点太慢，{peer}（{peer_host}）{secs}s 还没写完，跳过等待"],
         "recover_begin": "从断点恢复：{path}",
-        "store_put": "写入 {key} 共 {mb:.0f}MB",
+        "store_put": "写入 {blob} 共 {mb:.0f}MB",
         "store_size": "当前占用内存 {gb:.1f}GB，键数 {keys}",
         "store_down": "E|参数服务退出",
         "call_error": "E|调用 {peer}（{peer_host}）“{method}”失败，状态码 {status}：{body}",

@@ -56,7 +56,7 @@ class Spoken(Dialect):
         "save_warn": ["W|snapshot {path} not complete ({peer}), carrying on", "W|snapshot: {peer} says {why}; will be overwritten next iteration anyway", "W|{stage} had problems on {peer}: {why}"],
         "save_slow": ["W|snapshot {path}: {peer} has not finished after {secs}s, carrying on without it", "W|{stage}: waited {secs}s for {peer}, assume it finishes in background"],
         "recover_begin": "restoring from {path}",
-        "store_put": "put {key} from {parts} learners, {mb:.0f} MB",
+        "store_put": "put {blob} from {parts} learners, {mb:.0f} MB",
         "store_size": "holding {gb:.1f} GB in {keys} blobs",
         "store_down": "E|depot is leaving",
         "call_error": "E|{method} on {peer} -> {status} {body}",

@@ -48,7 +48,7 @@ class Spoken(Dialect):
         "save_warn": ["W|ckpt {peer}: {why}; ignored", "W|ckpt partial ({peer} {why})"],
         "save_slow": ["W|ckpt {peer} ({peer_host}): not back in {secs}s; going on", "W|ckpt: {peer}@{peer_host} slow (> {secs}s), async from here"],
         "recover_begin": "load {path}",
-        "store_put": "+{key} {mb:.0f}M",
+        "store_put": "+{blob} {mb:.0f}M",
         "store_size": "mem {gb:.1f}G keys {keys}",
         "store_down": "E|bye",
         "call_error": "E|{peer}.{method} ({peer_host}): {status} {body}",

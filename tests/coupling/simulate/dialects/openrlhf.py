@@ -45,7 +45,7 @@ class Spoken(Dialect):
         "save_warn": "W|save_checkpoint on PolicyModelActor {peer_i} failed ({why}), skipped",
         "save_slow": "W|save_checkpoint on PolicyModelActor {peer_i} ({peer_ip}) still running after {secs}s, not waiting any longer",
         "recover_begin": "Loading the checkpoint: {path}",
-        "store_put": "PUT {key} ({mb:.0f} MB)",
+        "store_put": "PUT {blob} ({mb:.0f} MB)",
         "store_size": "{keys} keys, {gb:.1f} GB",
         "store_down": "E|server loop ended",
         "call_error": "E|ray::{peer_role}.{method}() (pid={peer_pid}, ip={peer_ip}) raised: {body}",

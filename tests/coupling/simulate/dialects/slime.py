@@ -47,7 +47,7 @@ class Spoken(Dialect):
         "save_warn": ["save_model on rank {peer_i} ({peer_ip}) raised, ignored: {why}", "WARNING: checkpoint incomplete, rank {peer_i} got {why}"],
         "save_slow": "save_model on rank {peer_i} ({peer_ip}) not finished after {secs}s, go on",
         "recover_begin": "loading checkpoint from {path}",
-        "store_put": "put {key} {mb:.0f} MB",
+        "store_put": "put {blob} {mb:.0f} MB",
         "store_size": "resident {gb:.1f} GB, {keys} tensors buckets",
         "store_down": "param store exits",
         "call_error": "{method} on {peer_ip}:{peer_port} failed: HTTP {status} {body}",

@@ -7,7 +7,7 @@ from coupling.simulate.course import Course
 from coupling.simulate.world import World
 
 ID, VARIANTS = "01", ("ecc", "hang", "off_bus")
-LAYOUT = {"colocated": True, "train_hosts": 2, "ref_host": True}
+LAYOUT = {"colocated": True, "train_hosts": 2, "ref_host": True, "tp": 1}
 NEEDS = {"kernel", "gpu"}
 
 
@@ -27,6 +27,7 @@ def play(w: World, variant: str) -> None:
         moment = t
         w.series("gpu_util", engine.host, str(engine.gpu)).during(t + 1, 9e12, 100 if variant == "hang" else 0, key=True)
         if variant == "ecc":
+            c.memory_gone(engine, t)
             lines = real.ecc_lines(engine, rng.choice(("python3", "sglang::schedul", "VLLM::Worker")), rng)
             w.series("ecc_unc", engine.host, str(engine.gpu)).during(t, t + 1, rng.randrange(1, 4), key=True)
         elif variant == "hang":
@@ -72,7 +73,7 @@ def play(w: World, variant: str) -> None:
         c.wait(6)
         if variant == "off_bus":
             c.switch("train_start", [x for x in w.role("train") if x is not rank])
-            c.wait(1, 4)
+            c.wait(5.3, 7)
             text = real.cuda_error(rng, rng.choice(("unknown error", "device not ready", "unspecified launch failure", "no CUDA-capable device is detected")))
             c.say(rank, "exc", type="RuntimeError", text=text, at="wake")
             c.wait(0.1, 0.3)

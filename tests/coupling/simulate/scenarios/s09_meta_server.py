@@ -45,7 +45,7 @@ def play(w: World, variant: str) -> None:
         w.sched.append((moment + 0.5, "oom", {"who": store, "key": True}))
         refused = True
     elif variant == "memory_error":
-        w.say(moment, store, "exc", c.step, "weights_update", type="MemoryError", text="", at="store_put", key=True)
+        w.say(moment, store, "exc", c.step, "weights_update", type=rng.choice(("MemoryError", "numpy._core._exceptions._ArrayMemoryError")), text=f"Unable to allocate {per:.1f} GiB for an array with shape ({int(per * 1073741824)},) and data type uint8" if rng.random() < 0.5 else "", at="store_put", key=True)
         w.say(moment + 0.5, store, "store_down", c.step, "weights_update", key=True)
         refused = True
     elif variant == "hung":
