@@ -85,7 +85,7 @@ class Course:
     def done(self) -> None:
         self.stage = None
         self.wait(1, 3)
-        self.say(self.w.controller, "job_end", steps=self.step)
+        self.say(self.w.controller, "job_end", steps=self.step - 1)
 
     # --- one healthy step, stage by stage -----------------------------------------------------------------------------
 

@@ -146,6 +146,7 @@ class World:
         self.decoys: list[str] = []
         self.busy: set[Host] = set()  # hosts of the fault: decoys of the same class keep away
         self.step0 = rng.randrange(3, 90)
+        self.steps = self.step0 + 40  # the last step that the job was told to do
         self.model = rng.choice(("qwen2.5-7b", "qwen3-14b", "llama3-8b", "glm4-9b", "qwen3-30b-a3b", "mistral-24b"))
         self.rpc_timeout = rng.choice((600, 900, 1800, 3600, 7200))
         self.batch = rng.choice((128, 256, 512, 1024))

@@ -70,7 +70,7 @@ class Dialect:
         found = Blank(f.data)
         found.update(
             step="" if f.step is None else f.step, next_step=(f.step or 0) + 1, stage=self.stages.get(f.stage or "", f.stage or ""), me=self.called(who), role=self.roles.get(who.role, who.role), i=who.index, rank=who.rank,
-            world=len(w.role("train")), host=who.host.name, ip=who.host.ip, port=who.port, pid=f.data["pid"], gpu=who.gpu, bus=who.bus, model=w.model, job=w.run, mount=w.mount, batch=w.batch, total=w.step0 + 40,
+            world=len(w.role("train")), host=who.host.name, ip=who.host.ip, port=who.port, pid=f.data["pid"], gpu=who.gpu, bus=who.bus, model=w.model, job=w.run, mount=w.mount, batch=w.batch, total=w.steps,
             mode=w.weights_mode, limit=w.rpc_timeout, tp=w.tp, tid=f.data["pid"] + 412, method=self.methods.get(f.data.get("method", ""), f.data.get("method", "")), event=self.methods.get(f.data.get("event", ""), self.methods.get("rollout_start") if f.data.get("event") == "engine_start" else f.data.get("event", "")),
             store_ip=w.store.host.ip if w.store else "", store_port=w.store.port if w.store else "", ctl_ip=w.controller.host.ip,
         )  # fmt: skip

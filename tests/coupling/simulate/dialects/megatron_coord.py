@@ -103,7 +103,7 @@ class Spoken(Dialect):
             return [(path, text)]
         if f.kind == "step_end":
             last = self.w.role("train")[-1]
-            body = f" [{stamp}] iteration {f.step:>8}/{self.w.step0 + 40:>8} | consumed samples: {(f.step or 0) * self.w.batch:>12} | elapsed time per iteration (ms): {f.data['secs'] * 1000:.1f} | learning rate: 1.000000E-06 | global batch size: {self.w.batch:>5} | lm loss: {f.data['loss']:.6E} | loss scale: 1.0 | grad norm: {f.data['gnorm']:.3f} | number of skipped iterations:   0 | number of nan iterations:   0 |"
+            body = f" [{stamp}] iteration {f.step:>8}/{self.w.steps:>8} | consumed samples: {(f.step or 0) * self.w.batch:>12} | elapsed time per iteration (ms): {f.data['secs'] * 1000:.1f} | learning rate: 1.000000E-06 | global batch size: {self.w.batch:>5} | lm loss: {f.data['loss']:.6E} | loss scale: 1.0 | grad norm: {f.data['gnorm']:.3f} | number of skipped iterations:   0 | number of nan iterations:   0 |"
             own = [] if ("files", last.host) in self.w.lost else [(f"mcore/{last.host.name.split('.')[0]}/{last.index}.log", body)]
             return [*own, (path, f"{stamp} {LEVELS[level]} coord {text}")]
         if f.kind in ("save_begin", "save_end"):

@@ -13,6 +13,8 @@ NEEDS = {"kernel"}
 def play(w: World, variant: str) -> None:
     c = Course(w)
     c.boot()
-    c.healthy(w.rng.randrange(3, 6))
+    count = w.rng.randrange(3, 6)
+    w.steps = w.step0 + count - 1
+    c.healthy(count)
     c.done()
     w.tell("sw.false_alarm", why="The run did its last step, saved, and said that it is done.", verdict_expected="healthy", cause_stage=None, symptom_stage=None)
