@@ -222,6 +222,7 @@ class Course:
         if reroute:
             # A router noticed the silence and gave the requests to the others: the stage ends complete, only later.
             self.say(w.controller, "engine_lost", dt=took * dead_at + 45, peer=lost[0], quiet=45)
+            self.say(w.controller, "rerouted", dt=took * dead_at + 45.1, peer=lost[0])
             heirs = [x for x in workers if x not in lost]
             for i, worker in enumerate(heirs):
                 more = share * len(lost) // len(heirs) + (i < share * len(lost) % len(heirs))
