@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rca.correlate import address, progress, pulse
+from rca.correlate import address, progress, pulse, stage
 from rca.correlate.edges import host as host_edges
 from rca.correlate.edges import rpc
 from rca.correlate.exits import SIGABRT
@@ -202,16 +202,17 @@ def place(event: Event, view: View) -> Event:
 
 
 def _placed(event: Event, proc: Proc | None, view: View) -> Event:
-    """An event without stage or step has those its process, or else the run, was in at that time."""
-    stage, step = event.stage, event.step
-    if not event.attrs.get("said_stage") and event.role in ROLE_STAGE and stage in (None, "train"):
-        stage = ROLE_STAGE[event.role]
-    if stage is None and event.kind in START_UP:
-        stage = "init"
-    if event.time_ns is not None and (stage is None or step is None):
+    """An event without stage or step has those of the run's course, or else those its process, or the run, was in at that time."""
+    event = stage.settle(event, view.course)
+    stage_, step = event.stage, event.step
+    if not event.attrs.get("said_stage") and event.role in ROLE_STAGE and stage_ in (None, "train"):
+        stage_ = ROLE_STAGE[event.role]
+    if stage_ is None and event.kind in START_UP:
+        stage_ = "init"
+    if event.time_ns is not None and (stage_ is None or step is None):
         slack = event.time_ns + event.time_error_ns
         procs = [proc] if proc is not None and proc.steps else view.ranked if proc is None else []
         before = [s for p in procs for s, ns in p.steps if ns <= slack]
         step = step if step is not None else max(before, default=None) if proc is not None else step
-        stage = stage or ("train" if before else "init" if any(p.steps for p in procs) else proc.last_stage if proc else None)
-    return event if (stage, step) == (event.stage, event.step) else event.but(stage=stage, step=step)
+        stage_ = stage_ or ("train" if before else "init" if any(p.steps for p in procs) else proc.last_stage if proc else None)
+    return event if (stage_, step) == (event.stage, event.step) else event.but(stage=stage_, step=step)

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rca import discover
-from rca.correlate import annotate, doubt, exits, fold, identity, kernel, outcome, progress
+from rca.correlate import annotate, course, doubt, exits, fold, identity, kernel, outcome, progress
 from rca.correlate import baseline as baselines
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
@@ -30,17 +30,18 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     events = kernel.join_oom(fold.merge_copies(fold.settle(stated, who, clock)))
     events = fold.fold(exits.claim(exits.interpret(events)))
     procs = progress.processes(who, events, clock)
-    view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs)), procs)
-    view = View(readings, who, clock, doubt.look(view), procs)
+    phases = course.build(who, clock)
+    view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs, phases)), procs, phases)
+    view = View(readings, who, clock, doubt.look(view), procs, phases)
     if baseline is not None:
         usual = baselines.discount(view.events, who.hosts, _summary(procs), baseline)
         procs = progress.processes(who, usual, clock)  # what is usual ended nobody
-        view = View(readings, who, clock, usual, procs)
+        view = View(readings, who, clock, usual, procs, phases)
     derived = [e for module in discover.modules(detector_folder) for e in module.detect(view)]
     derived = [annotate.place(e, view).but(event_id=len(view.events) + i) for i, e in enumerate(derived)]
     if baseline is not None:
         derived = baselines.discount(derived, who.hosts, _summary(procs), baseline)
-    view = View(readings, who, clock, view.events + derived, procs)
+    view = View(readings, who, clock, view.events + derived, procs, phases)
     edges = sorted({edge for module in discover.modules(edge_folder) for edge in module.build(view)})
     ended = outcome.how(view)
     return Run(

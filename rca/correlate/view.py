@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rca.correlate.clock import Clock
+from rca.correlate.course import NOTHING, Course
 from rca.correlate.identity import Identity
 from rca.correlate.progress import Proc
 from rca.model import Event, Reading
@@ -19,6 +20,7 @@ class View:
     clock: Clock
     events: list[Event]
     procs: dict[tuple, Proc]
+    course: Course = NOTHING
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds, in time order."""

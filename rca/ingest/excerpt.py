@@ -9,7 +9,7 @@ hundred times per rank: of each literal the first and last few hits have their s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 BUDGET_BYTES = 3 << 18  # heads and tails decoded per run: an eighth of a second of parsing on two cores
 WHOLE_MIN = 4 << 10  # every file may be read whole up to this size, however many there are
@@ -20,6 +20,9 @@ BEFORE_HIT = 2 << 10  # the step or stage that a hit belongs to is announced wit
 AFTER_HIT = 4 << 10  # what else was logged then; a block that is open there is read on, see below
 BLOCK_MAX = 12 << 10  # from the last hit: a traceback or a stack dump rarely is longer
 BEFORE_REPEAT, AFTER_REPEAT = 512, 1 << 10  # the line itself, and the beginning of its block
+LINE, LONG_LINE = (192, 448), (3 << 10, 3 << 10)  # around a literal of which only the line is wanted
+NEWEST_LINES = 40  # per literal: as many steps of the run
+NONE: Mapping[int, bool] = {}
 HITS_MIN, HITS_BYTES = 64 << 10, 6 << 20  # for the surroundings of hits: per file in any case, and per run
 
 
@@ -33,10 +36,11 @@ def hits_share(files: int) -> int:
     return max(HITS_MIN, HITS_BYTES // max(1, files))
 
 
-def regions(size: int, hits: Sequence[tuple[int, int]], allowance: int, around: int = HITS_BYTES) -> list[tuple[int, int]]:
+def regions(size: int, hits: Sequence[tuple[int, int]], allowance: int, around: int = HITS_BYTES, lines: Mapping[int, bool] = NONE) -> list[tuple[int, int]]:
     """Sorted, disjoint `(start, end)` byte ranges to decode of a file of `size` bytes.
 
-    `hits` are `(literal, offset)` by offset. About `around` bytes are given to them; the first and the last of each literal come first.
+    `hits` are `(literal, offset)` by offset. About `around` bytes are given to them; the first and the last of each literal come first. Of the
+    literals in `lines` only the line is wanted, be it long (True) or not.
 
     >>> regions(100, [], 200)
     [(0, 100)]
@@ -45,6 +49,10 @@ def regions(size: int, hits: Sequence[tuple[int, int]], allowance: int, around: 
     """
     if size <= allowance:
         return [(0, size)]
+    own: list[tuple[int, int]] = []
+    if lines:
+        own = _own_lines(size, [h for h in hits if h[0] in lines], lines)
+        hits = [h for h in hits if h[0] not in lines]
     head = allowance // HEAD_SHARE
     ends = [(0, head), (size - (allowance - head), size)]
     merged: list[tuple[int, int]] = []
@@ -52,7 +60,20 @@ def regions(size: int, hits: Sequence[tuple[int, int]], allowance: int, around: 
         merged = _merged(ends + _surroundings(size, hits, near, repeats))
         if sum(end - start for start, end in merged) <= allowance + around:
             break
-    return merged
+    return _merged(merged + own) if own else merged
+
+
+def _own_lines(size: int, hits: Sequence[tuple[int, int]], lines: Mapping[int, bool]) -> list[tuple[int, int]]:
+    """The lines of hits that announce stages: of each literal the first few and the newest."""
+    places: dict[int, list[int]] = {}
+    for literal, offset in hits:
+        places.setdefault(literal, []).append(offset)
+    found = []
+    for literal, offsets in places.items():
+        before, after = LONG_LINE if lines[literal] else LINE
+        chosen = offsets if len(offsets) <= NEAR_HITS + NEWEST_LINES else offsets[:NEAR_HITS] + offsets[-NEWEST_LINES:]
+        found += [(max(0, o - before), min(size, o + after)) for o in chosen]
+    return _merged(found)
 
 
 def _surroundings(size: int, hits: Sequence[tuple[int, int]], near: int, repeats: bool) -> list[tuple[int, int]]:

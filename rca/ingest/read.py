@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rca.ingest import excerpt, generic, samples, series, spans
+from rca.ingest import courses, excerpt, generic, samples, series, spans
 from rca.ingest.archives import expand
 from rca.ingest.engines import matcher as make_matcher
 from rca.ingest.formats import Wrap
@@ -79,8 +79,17 @@ def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[
             table.setdefault(literal.lower(), []).append(signature)
     for literal in (*BLOCK_STARTS, *generic.scanned()):
         table.setdefault(literal, [])
-    keys = sorted(table)
-    return [k.encode() for k in keys], [table[k] for k in keys]
+    announcing = {word: long for word, long in courses.load().scanned().items() if word not in table}
+    keys = sorted({*table, *announcing})
+    found = Literals(table.get(k, []) for k in keys)
+    found.lines = {i: announcing[k] for i, k in enumerate(keys) if k in announcing}
+    return [k.encode() for k in keys], found
+
+
+class Literals(list):
+    """The signatures of each literal; of those in `lines`, announcements of stages, only the line is wanted, be it long (True) or not."""
+
+    lines: Mapping[int, bool] = excerpt.NONE
 
 
 def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], allowance: Allowance) -> dict[str, Any]:
@@ -103,7 +112,7 @@ def read_scanned(source: Source, result: ScanResult, engine: Any, by_literal: li
         document(reader, found, at, [s for i, _ in hits for s in by_literal[i]])
     else:
         lines = _Lines(source, reader, engine, hits, by_literal)
-        regions = excerpt.regions(size, hits, *decoded)
+        regions = excerpt.regions(size, hits, *decoded, getattr(by_literal, "lines", excerpt.NONE))
         for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
             lines.read(start, end, size)
             lines.finish_block(min(limit, end + excerpt.BLOCK_MAX - excerpt.AFTER_HIT), size)
@@ -280,7 +289,7 @@ def reading(source: Source, result: Any) -> Reading:
     # Bytes of a compressed file cannot be told apart by line: all that were used count as text.
     parsed = min(used, result["parsed"]) if source.compression is None and source.extent == size else 0
     events = tuple(Event(source=source.name, **event) for event in result["events"])
-    facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "zoned": result["zoned"]}
+    facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "zoned": result["zoned"], "frameworks": result.get("frameworks", [])}
     if "spans" in result:
         facts["spans"] = result["spans"]
     if measured := result.get("measured"):  # a file of measurements has no process behind it, whatever its name

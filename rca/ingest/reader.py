@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rca.ingest import generic, series
+from rca.ingest import calls, generic, marks, series
 from rca.ingest.blocks import child_failed, counters, engine_error, pyspy, query_csv, remote, stacks
 from rca.ingest.blocks.chain import speaker
 from rca.ingest.blocks.traceback import HEADLESS, IGNORED, OPENS, Raised, Traceback, unfused
@@ -48,9 +48,10 @@ LEVELS = {"error": "error", "critical": "fatal", "fatal": "fatal"}
 class Stream:
     """What is known about one writer at the current line."""
 
-    __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "pid", "rank", "ranks", "raw", "rhythm", "said_stage", "seen", "seq", "series", "stage", "stamp", "step")
+    __slots__ = ("actor", "block", "child_rank", "facts", "first", "heading", "host", "last", "lines", "local_rank", "marks", "pid", "rank", "ranks", "raw", "rhythm", "said_stage", "said_step", "seen", "seq", "series", "stage", "stamp", "step")
 
-    def __init__(self, points: int) -> None:
+    def __init__(self, points: int, most_marks: int = LEAST_MARKS) -> None:
+        self.marks, self.said_step = marks.Marks(most_marks), -1
         self.rank = self.local_rank = self.host = self.pid = self.actor = None
         self.stage = self.step = self.stamp = self.first = self.last = None
         self.said_stage = False
@@ -83,6 +84,7 @@ class Reader:
         self.zoned = False
         self.parsed = self.damaged = 0
         self.guess = generic.Guesses()
+        self.frameworks: set[str] = set()
 
     # -- one line ---------------------------------------------------------------------------------------------------
 
@@ -94,7 +96,7 @@ class Reader:
         line = parse(text) if wrap is None else parse_behind(text, wrap)
         stream = self.streams.get(line.stream)
         if stream is None:
-            stream = self.streams[line.stream] = Stream(self.points)
+            stream = self.streams[line.stream] = Stream(self.points, self.marks)
         if line.stream:
             self._from_parent(stream, line.stream)
         if line.shape != "plain":
@@ -153,12 +155,13 @@ class Reader:
             self.zoned = self.zoned or stamp.has_zone
         if stage is not None:
             stream.stage, stream.said_stage = stage, True
-        elif step is not None and (not stream.said_stage or METRIC.search(text)):
+        elif step is not None and not stream.marks.announces and (not stream.said_stage or METRIC.search(text)):
             stream.stage = "train"  # a line of training metrics ends whatever stage was announced before
         if step is not None:
             stream.step = step
         if prefixed or step is not None:
             stream.seq += 1
+            stream.said_step = stream.said_step if step is None else stream.seq
             mark = (stamp.ns if stamp else None, step, stage, at[0], at[1], at[2][:MARK_CUT], stream.seq)
             stream.first = stream.first or mark
             # One mark per step is enough to see progress; the last line is always kept as the sign of life.
@@ -169,6 +172,8 @@ class Reader:
             stream.last = mark
         if metric and (step is not None or "loss" in low):
             stream.series.add((step, stream.stamp.ns if stamp else None, rank if rank is not None else stream.rank, *at))
+        if (seen := marks.look(low))[0]:
+            marks.take(stream, line, at, *seen, low, self.frameworks)
         if stream.seq <= FACT_LINES:
             introduce(stream.facts, text, low, known=bool(hits))
         if counters.may_hold(low):
@@ -366,7 +371,7 @@ class Reader:
             "time_error_ns": stamp.error_ns if stamp else 0, "time_assumed": bool(stamp and not stamp.has_zone),
             "host": stream.host, "rank": stream.rank, "local_rank": stream.local_rank, "pid": stream.pid,
             "actor": stream.actor, "stage": stream.stage, "step": stream.step, "line": at[0], "offset": at[1],
-            "attrs": {**(attrs or {}), "raw": at[2], "seq": stream.seq, "stream": None, "said_stage": stream.said_stage},
+            "attrs": {**(attrs or {}), "raw": at[2], "seq": stream.seq, "stream": None, "said_stage": stream.said_stage, "said_step": stream.said_step == stream.seq},
         }  # fmt: skip
         if first and first != at:
             event["attrs"]["first"] = first
@@ -376,6 +381,8 @@ class Reader:
             said = WHAT_RANK.match(text)
             event["rank"] = int(said[1]) if said else stream.child_rank
         event.update({k: v for k, v in fields.items() if v is not None})
+        if severity != "info" and (called := calls.of_event(text, event["attrs"], stream.heading)):
+            event["attrs"]["called"] = called
         event["attrs"]["stream"] = next((k for k, s in self.streams.items() if s is stream), "")
         self.events.append(event)
 
@@ -388,9 +395,9 @@ class Reader:
             key: {
                 "rank": s.rank if s.rank is not None or len(s.ranks) != 1 else next(iter(s.ranks)), "local_rank": s.local_rank,
                 "host": s.host, "pid": s.pid, "actor": s.actor, "facts": s.facts,
-                "first": s.first, "last": s.last, "steps": [*((m[0], m[1], m[4]) for m in s.lines[:-1]), *s.lines[-1:]], "lines": s.seq, "stage": s.stage, "series": s.series.finish(),
+                "first": s.first, "last": s.last, "steps": [*((m[0], m[1], m[4]) for m in s.lines[:-1]), *s.lines[-1:]], "lines": s.seq, "stage": s.stage, "series": s.series.finish(), "marks": s.marks.finish(),
             }
             for key, s in self.streams.items()
         }  # fmt: skip
         shape = max(self.shapes, key=lambda k: (self.shapes[k], k)) if self.shapes else "plain"
-        return {"events": self.events, "streams": streams, "samples": self.samples, "shape": shape, "zoned": self.zoned, "parsed": self.parsed, "damaged": self.damaged}
+        return {"events": self.events, "streams": streams, "samples": self.samples, "shape": shape, "zoned": self.zoned, "frameworks": sorted(self.frameworks), "parsed": self.parsed, "damaged": self.damaged}

@@ -1,0 +1,42 @@
+"""Stage and step of an event: what its own process announces, then what was called, then the course of the run at that time."""
+
+from __future__ import annotations
+
+from rca.correlate.course import ROLE_STAGES, Course
+from rca.model import Event
+
+SAVES = ("latest_recover_save", "periodic_recover_save")
+#: What a looser word may stand for in the course.
+FINER = {"save": SAVES, "load": ("recover", "init"), "train": SAVES, "recover": ("load",)}
+
+
+def settle(event: Event, course: Course) -> Event:
+    """The event with the stage and the step that it belongs to; nothing changes in a run that has no stages."""
+    if not course.staged:
+        return event
+    phase = course.at(event.time_ns, event.time_error_ns, event.role)
+    stage = _stage(event, course, phase.stage if phase else None)
+    step = event.step
+    if (phase is not None and phase.step is not None and not event.attrs.get("said_step") and not _announced(event, course)) or (phase is not None and step is None):
+        step = phase.step
+    return event if (stage, step) == (event.stage, event.step) else event.but(stage=stage, step=step)
+
+
+def _announced(event: Event, course: Course) -> bool:
+    return (event.source or "", str(event.attrs.get("stream") or "")) in course.announced
+
+
+def _stage(event: Event, course: Course, now: str | None) -> str | None:
+    said = event.stage if event.attrs.get("said_stage") else None
+    called = event.attrs.get("called")
+    if said is not None and (_announced(event, course) or event.attrs.get("stage_key")):
+        return said
+    if called is not None:
+        if now is not None and now in FINER.get(called, ()):
+            return now
+        return called
+    if now is not None:
+        return now
+    if event.role in ROLE_STAGES and event.stage in (None, "train"):
+        return ROLE_STAGES[event.role][0]
+    return event.stage
