@@ -83,8 +83,7 @@ class Reader:
         self.shapes: dict[str, int] = {}
         self.zoned = False
         self.parsed = self.damaged = 0
-        self.guess = generic.Guesses()
-        self.frameworks: set[str] = set()
+        self.guess, self.frameworks = generic.Guesses(), set[str]()
 
     # -- one line ---------------------------------------------------------------------------------------------------
 
@@ -158,10 +157,9 @@ class Reader:
         elif step is not None and not stream.marks.announces and (not stream.said_stage or METRIC.search(text)):
             stream.stage = "train"  # a line of training metrics ends whatever stage was announced before
         if step is not None:
-            stream.step = step
+            stream.step, stream.said_step = step, stream.seq + 1
         if prefixed or step is not None:
             stream.seq += 1
-            stream.said_step = stream.said_step if step is None else stream.seq
             mark = (stamp.ns if stamp else None, step, stage, at[0], at[1], at[2][:MARK_CUT], stream.seq)
             stream.first = stream.first or mark
             # One mark per step is enough to see progress; the last line is always kept as the sign of life.
@@ -371,7 +369,8 @@ class Reader:
             "time_error_ns": stamp.error_ns if stamp else 0, "time_assumed": bool(stamp and not stamp.has_zone),
             "host": stream.host, "rank": stream.rank, "local_rank": stream.local_rank, "pid": stream.pid,
             "actor": stream.actor, "stage": stream.stage, "step": stream.step, "line": at[0], "offset": at[1],
-            "attrs": {**(attrs or {}), "raw": at[2], "seq": stream.seq, "stream": None, "said_stage": stream.said_stage, "said_step": stream.said_step == stream.seq},
+            "attrs": {**(attrs or {}), "raw": at[2], "seq": stream.seq, "stream": None, "said_stage": stream.said_stage, "said_step": "step" in fields or stream.said_step == stream.seq,
+                      "called": None if severity == "info" else calls.of_event(text, attrs or {}, stream.heading)},
         }  # fmt: skip
         if first and first != at:
             event["attrs"]["first"] = first
@@ -381,8 +380,6 @@ class Reader:
             said = WHAT_RANK.match(text)
             event["rank"] = int(said[1]) if said else stream.child_rank
         event.update({k: v for k, v in fields.items() if v is not None})
-        if severity != "info" and (called := calls.of_event(text, event["attrs"], stream.heading)):
-            event["attrs"]["called"] = called
         event["attrs"]["stream"] = next((k for k, s in self.streams.items() if s is stream), "")
         self.events.append(event)
 
