@@ -83,6 +83,17 @@ class Course:
             return last
         return None
 
+    def breaking(self, time_ns: int | None) -> Phase | None:
+        """The phase in which the run, or this part of it, broke off after a moment: the last one before a clean-up or a restart."""
+        if time_ns is None or not self.phases:
+            return None
+        found = None
+        for phase in self.phases[max(0, bisect_right(self.starts, time_ns) - 1) :]:
+            if phase.stage in ("cleanup", "init", "recover") and found is not None:
+                break
+            found = phase
+        return found
+
     def step_at(self, time_ns: int | None) -> int | None:
         """The step that runs at a moment; None where no phase says."""
         phase = self.at(time_ns)

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rca.correlate.course import ROLE_STAGES, Course
 from rca.model import Event
+
+if TYPE_CHECKING:
+    from rca.correlate.view import View
 
 SAVES = ("latest_recover_save", "periodic_recover_save")
 #: What a looser word may stand for in the course.
 FINER = {"save": SAVES, "load": ("recover", "init"), "train": SAVES, "recover": ("load",)}
 
 
-def settle(event: Event, course: Course) -> Event:
+def settle(event: Event, view: View) -> Event:
     """The event with the stage and the step that it belongs to; nothing changes in a run that has no stages."""
+    course = view.course
     if not course.staged:
         return event
-    phase = course.at(event.time_ns, event.time_error_ns, event.role)
+    # What a process wrote last of all, without a time of its own, came when it broke off, not when the line above was written.
+    final = event.attrs.get("inherited") and _last_words(event, view)
+    phase = course.breaking(event.time_ns) if final else course.at(event.time_ns, event.time_error_ns, event.role)
+    if final and phase is not None and event.time_ns is not None and phase.start_ns > event.time_ns:
+        half = (max(phase.start_ns, phase.end_ns or 0) - event.time_ns) // 2
+        event = event.but(time_ns=event.time_ns + half, time_error_ns=event.time_error_ns + half)
     stage = _stage(event, course, phase.stage if phase else None)
     step = event.step
     if (phase is not None and phase.step is not None and not event.attrs.get("said_step") and not _announced(event, course)) or (phase is not None and step is None):
         step = phase.step
     return event if (stage, step) == (event.stage, event.step) else event.but(stage=stage, step=step)
+
+
+def _last_words(event: Event, view: View) -> bool:
+    writer = view.identity.writer(event.source, str(event.attrs.get("stream") or ""))
+    seq = event.attrs.get("last_seq") or event.attrs.get("seq")
+    return writer is not None and seq is not None and writer.info["lines"] <= seq
 
 
 def _announced(event: Event, course: Course) -> bool:

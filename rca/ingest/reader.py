@@ -219,14 +219,14 @@ class Reader:
         if line.level not in CALM and (": " in text) and (bare := BARE.match(text)):
             # The head of its traceback was cut off or never printed; the last line still says what was raised.
             name = unfused(bare[1]).rsplit(".", 1)[-1]
-            attrs = {"exception": name, "traceback": True, "bare": True, "inherited": not line.prefixed, "frames": []}
+            attrs = {"exception": name, "traceback": True, "bare": True, "inherited": line.stamp is None, "frames": []}
             kind, felt = (Kind.PEER_LOST, {}) if name in TRANSPORT_ERRORS else self.guess(generic.meaning(text, "error"), Kind.EXCEPTION)
             self._emit(stream, kind, text[:TEXT_CUT], "error", at, attrs=attrs | felt)
             return
         severity = LEVELS.get(line.level or "")
         kind, felt = self.guess(generic.sense(line, at[2]), Kind.LOGGED_ERROR)
         if felt or severity:
-            attrs = felt and {**felt, "inherited": not line.prefixed}
+            attrs = felt and {**felt, "inherited": line.stamp is None}
             self._emit(stream, kind, text[:TEXT_CUT] if felt else text, severity or ("error" if line.level is None else "warning"), at, attrs=attrs)
         if severity:
             stream.heading = (text, at)
@@ -349,7 +349,7 @@ class Reader:
         if hit is None:
             return False
         signature, _ = hit
-        attrs: dict[str, Any] = {"signature": signature.id, "inherited": not line.prefixed}
+        attrs: dict[str, Any] = {"signature": signature.id, "inherited": line.stamp is None}
         fields = fields_of(hit, attrs)
         fields.setdefault("stage", line.stage)
         kind = Kind(signature.kind)
