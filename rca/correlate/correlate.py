@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rca import discover
-from rca.correlate import annotate, course, doubt, exits, fold, identity, kernel, outcome, progress
+from rca.correlate import annotate, course, doubt, exits, fold, identity, kernel, outcome, progress, traced
 from rca.correlate import baseline as baselines
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
 from rca.correlate import edges as edge_folder
+from rca.correlate import spans as span_tables
 from rca.correlate.tracks import tracks
 from rca.correlate.view import View
 from rca.model import Event, Missing, Reading, Run, event_schema
@@ -26,22 +27,23 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     """Join everything that was read into one picture of the run. `topology` is what the user says about who ran where, `baseline` what a healthy run shows."""
     who = identity.resolve(readings) if topology is None else identity.resolve(readings, topology)
     stated = [e for r in readings for e in r.events]
+    calls = span_tables.join(readings)
     clock = clocks.estimate(who, stated)
-    events = kernel.join_oom(fold.merge_copies(fold.settle(stated, who, clock)))
+    events = kernel.join_oom(fold.merge_copies(traced.interpret(fold.settle(stated, who, clock), calls)))
     events = fold.fold(exits.claim(exits.interpret(events)))
     procs = progress.processes(who, events, clock)
     phases = course.build(who, clock)
-    view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs, phases)), procs, phases)
-    view = View(readings, who, clock, doubt.look(view), procs, phases)
+    view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs, phases, calls)), procs, phases, calls)
+    view = View(readings, who, clock, doubt.look(view), procs, phases, calls)
     if baseline is not None:
         usual = baselines.discount(view.events, who.hosts, _summary(procs), baseline)
         procs = progress.processes(who, usual, clock)  # what is usual ended nobody
-        view = View(readings, who, clock, usual, procs, phases)
+        view = View(readings, who, clock, usual, procs, phases, calls)
     derived = [e for module in discover.modules(detector_folder) for e in module.detect(view)]
     derived = [annotate.place(e, view).but(event_id=len(view.events) + i) for i, e in enumerate(derived)]
     if baseline is not None:
         derived = baselines.discount(derived, who.hosts, _summary(procs), baseline)
-    view = View(readings, who, clock, view.events + derived, procs, phases)
+    view = View(readings, who, clock, view.events + derived, procs, phases, calls)
     edges = sorted({edge for module in discover.modules(edge_folder) for edge in module.build(view)})
     ended = outcome.how(view)
     return Run(

@@ -179,7 +179,7 @@ def fold(events: list[Event]) -> list[Event]:
     """Fold repeats: of one process always, of many ranks when they are alike and too many to matter singly."""
     by_process: dict[tuple, list[Event]] = {}
     for event in events:
-        who = (event.attempt, event.rank, event.actor, event.local_rank, event.host, event.attrs.get("by_agent"))
+        who = (event.attempt, event.rank, event.actor, event.local_rank, event.host, event.attrs.get("by_agent"), event.attrs.get("callee"))
         if event.pid is not None and (event.kind == Kind.STACK_DUMP or (event.rank is None and event.attrs.get("traceback"))):
             who = (*who, event.pid)  # dumps of several processes read alike but for the numbers, and actors of one class have one name
         by_process.setdefault((event.kind, masked(event.text), event.path, who), []).append(event)
@@ -212,4 +212,6 @@ def _repeat(group: list[Event]) -> Event:
 def _across(group: list[Event]) -> Event:
     first = min(group, key=_order)
     ranks = tuple(sorted({e.rank for e in group if e.rank is not None}))
+    if callees := sorted({str(c) for e in group if (c := e.attrs.get("callee"))}):
+        first = first.but(attrs={**first.attrs, "callees": callees})
     return first.but(count=sum(e.count for e in group), ranks=ranks, also=first.also + tuple(r for e in group[1:3] for r in e.records))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rca.correlate.clock import Clock
 from rca.correlate.course import NOTHING, Course
 from rca.correlate.identity import Identity
 from rca.correlate.progress import Proc
+from rca.correlate.spans import Spans
 from rca.model import Event, Reading
 
 
@@ -21,6 +22,7 @@ class View:
     events: list[Event]
     procs: dict[tuple, Proc]
     course: Course = NOTHING
+    spans: Spans = field(default_factory=Spans)  # empty where no file holds traces
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds, in time order."""

@@ -17,6 +17,8 @@ from rca.taxonomy import VICTIM_KINDS, Kind
 TIMED_OUT = re.compile(r"time[d_ -]{0,2}out|deadline|超时|etimedout", re.I)
 REFUSED = re.compile(r"refused|econnrefused|errno 111|拒绝", re.I)
 NO_ANSWER = re.compile(r"no (?:answer|response|reply)|reset|econnreset|broken pipe|disconnect|unavailable|unreachable|closed|eof", re.I)
+#: Words of the caller itself: whatever status stands beside them, it had no answer.
+GAVE_UP = re.compile(r"client[ -]time|no (?:answer|response|reply)|deadline exceeded|did not respond|not responding", re.I)
 STOPS = re.compile(r"(?:^|[/._ -])(?:stop|shutdown|cleanup|terminate|kill|destroy)", re.I)
 #: Calls by which one stage hands over to the next: an event, or the memory of a device.
 HANDS_OVER = re.compile(
@@ -68,6 +70,7 @@ def of_call(note: dict[str, Any], stage: str | None) -> tuple[Kind, str]:
     late = bool(TIMED_OUT.search(words)) or code == 4 or status in (408, 504)
     refused = bool(REFUSED.search(words))
     answered = (type(status) is int and status >= 400 and status not in (408, 502, 503, 504)) or (code is not None and code not in (0, 4, 14))
+    answered = answered and not GAVE_UP.search(words)
     if answered:
         how = f"answered with {status if type(status) is int and status >= 400 else f'status {code}'}"
     elif late:
@@ -102,9 +105,10 @@ def of_work(note: dict[str, Any], stage: str | None, signatures: list[Signature]
             return Kind.SAVE_FAILED, f"{note['name']} failed", {}
         return (Kind.RPC_ERROR_REPLY if note["kind"] == SERVER else Kind.LOGGED_ERROR), f"{note['name']} failed", {"bare_status": True}
     kind, text = _meant(words, signatures, Kind.LOGGED_ERROR)
-    if kind is Kind.LOGGED_ERROR and TIMED_OUT.search(words):
+    if kind is Kind.LOGGED_ERROR and (TIMED_OUT.search(words) or GAVE_UP.search(words)):
         kind = Kind.RPC_TIMEOUT
-    return kind, f"{note['name']} failed: {text}", {}
+    bare = note["kind"] == SERVER and kind in (Kind.LOGGED_ERROR, Kind.RPC_TIMEOUT, Kind.RPC_FAILED)  # what its caller says better
+    return kind, f"{note['name']} failed: {text}", {"bare_status": True} if bare else {}
 
 
 def _meant(text: str, signatures: list[Signature], otherwise: Kind) -> tuple[Kind, str]:
