@@ -145,7 +145,10 @@ def _same(a: Event, b: Event) -> bool:
         locals_known = a.local_rank is not None and b.local_rank is not None
         if (locals_known and a.local_rank != b.local_rank) or (a.host and b.host and a.host != b.host):
             return False
-    if a.actor and b.actor and a.actor != b.actor and a.rank is None:
+    if a.attrs.get("span") or b.attrs.get("span"):  # a trace calls a process by other names than its log
+        if (a.pid and b.pid and a.pid != b.pid) or not a.host or a.host != b.host:
+            return False
+    elif a.actor and b.actor and a.actor != b.actor and a.rank is None:
         return False
     return a.time_ns is None or b.time_ns is None or abs(a.time_ns - b.time_ns) <= COPY_NS or a.kind == Kind.EXITED
 
@@ -153,7 +156,7 @@ def _same(a: Event, b: Event) -> bool:
 def _rank_of_source(event: Event) -> tuple:
     """Prefer to cite a rank's own log over torchrun's folder, that over a console, that over an error file."""
     source = event.source or ""
-    return (bool(event.attrs.get("remote")), bool(event.attrs.get("document")), bool(SOURCE_ORDER.search(source)), "attempt_" in source, source, event.offset)
+    return (bool(event.attrs.get("remote")), bool(event.attrs.get("document") or event.attrs.get("span")), bool(SOURCE_ORDER.search(source)), "attempt_" in source, source, event.offset)
 
 
 def _join(group: list[Event]) -> Event:
@@ -172,7 +175,7 @@ def _join(group: list[Event]) -> Event:
     for name in ("document", "remote"):
         if attrs.get(name) and not all(e.attrs.get(name) for e in group):
             del attrs[name]
-    return best.but(also=tuple(r for e in others for r in e.records), attrs=attrs, **changes)
+    return best.but(also=best.also + tuple(r for e in others for r in e.records), attrs=attrs, **changes)
 
 
 def fold(events: list[Event]) -> list[Event]:

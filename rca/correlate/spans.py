@@ -91,7 +91,7 @@ class Spans:
             uppers = sorted(hi for _, hi in pairs if hi is not None)
             if not lowers or not uppers:
                 continue
-            for skip in range(0, max(1, min(len(lowers), len(uppers)) // TRIM + 1)):
+            for skip in range(max(1, min(len(lowers), len(uppers)) // TRIM + 1)):
                 if lowers[skip] <= uppers[skip]:
                     found.append((a, b, lowers[skip], uppers[skip]))
                     break

@@ -91,7 +91,7 @@ def test_an_answer_that_got_lost(tmp_path: Path) -> None:
 
 def test_a_repetition_that_was_answered_is_quiet(tmp_path: Path) -> None:
     """Several calls of one name under one parent: what was answered in the end is over; what never was is not."""
-    calls = [failed_client("connection refused", a(i), a(99), peer="ref/0", start=NOON_NS + i * 5 * SECOND_NS) for i in (1, 2)]
+    calls = [failed_client("connection refused", a(i), parent=a(99), peer="ref/0", start=NOON_NS + i * 5 * SECOND_NS) for i in (1, 2)]
     ended = span(a(3), a(99), "rpc.generate", 3, peer="ref/0", start=NOON_NS + 20 * SECOND_NS)
     assert [e.kind for e in run(tmp_path / "a", line(request([*calls, ended]))).events if e.attrs.get("span")] == [Kind.RETRIED]
     assert [e.kind for e in run(tmp_path / "b", line(request(calls))).events if e.attrs.get("span")] == [Kind.RPC_REFUSED]
