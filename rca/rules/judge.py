@@ -147,7 +147,8 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], run: Run, graph
         own = {e.event_id for e in match.found.values()}
         # What only plain words say never outdoes what a signature knows.
         causes = [i for i in upstream[cause.event_id] - own - (guessed if cause.attrs.get("signature") else set()) if strength[i] > UNKNOWN_LOGIT - 0.5 and cause.event_id not in upstream[i]]
-        if final is not None and cause.event_id not in reasons and _before(cause, final):
+        restarted = final is not None and cause.event_id not in reasons and _before(cause, final)
+        if restarted:
             logit, why = logit + RESTARTED, [*why, f"{RESTARTED:+.1f} the job was started again after it, and that start failed of something else"]
         if causes:
             logit, why = logit + EXPLAINED, [*why, f"{EXPLAINED:+.1f} an earlier event explains it"]
@@ -169,7 +170,7 @@ def _failed_start(run: Run, graph: Graph) -> tuple[Event | None, set[int]]:
 
     What had stopped the job before that start is another failure: without the file the job would be running.
     """
-    ends = [e for e in run.events if e.kind in UNREADABLE and e.stage in COMING_UP and e.severity in ("error", "fatal") and e.time_ns is not None and not e.attrs.get("lived_on")]
+    ends = [e for e in run.events if e.kind in UNREADABLE and (e.stage in COMING_UP or (e.attempt or 0) > 0) and e.severity in ("error", "fatal") and e.time_ns is not None and not e.attrs.get("lived_on")]
     if not ends:
         return None, set()
     last = max(ends, key=lambda e: (e.time_ns or 0, e.event_id))
@@ -178,6 +179,8 @@ def _failed_start(run: Run, graph: Graph) -> tuple[Event | None, set[int]]:
 
 
 def _before(cause: Event, final: Event) -> bool:
+    if (cause.attempt or 0) < (final.attempt or 0):
+        return True
     return cause.time_ns is not None and cause.step is not None and cause.stage not in COMING_UP and (final.time_ns or 0) - cause.time_ns > MARGIN_NS + cause.time_error_ns
 
 

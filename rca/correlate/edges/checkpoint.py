@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from rca.correlate.concern import follows
 from rca.correlate.view import View
 from rca.model import Edge, Event
 from rca.taxonomy import Kind
 
-WRITES = frozenset({Kind.NO_SPACE, Kind.READ_ONLY, Kind.IO_ERROR, Kind.STORAGE_HANG, Kind.WRITE_FAILED, Kind.SAVE_OPEN, Kind.LIMIT_REACHED, Kind.KILLED, Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP})
+WRITES = frozenset({Kind.NO_SPACE, Kind.READ_ONLY, Kind.IO_ERROR, Kind.STORAGE_HANG, Kind.HUNG_TASK, Kind.UNINTERRUPTIBLE, Kind.WRITE_FAILED, Kind.SAVE_FAILED, Kind.SAVE_OPEN, Kind.LIMIT_REACHED, Kind.KILLED, Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP})
+HANGS = frozenset({Kind.STORAGE_HANG, Kind.HUNG_TASK, Kind.UNINTERRUPTIBLE})
 READS = frozenset({Kind.CHECKPOINT_INVALID, Kind.WEIGHTS_FAILED, Kind.MISSING_FILE})
+OF_SAVES = frozenset({Kind.SAVE_OPEN, Kind.WRITE_FAILED, Kind.SAVE_FAILED})
 SAVES = frozenset({"save", "latest_recover_save", "periodic_recover_save"})
 
 
@@ -15,18 +18,27 @@ def build(view: View) -> list[Edge]:
     """Edges from a broken write to the read of the same file, or of the next save where no path is named."""
     found = []
     for cause in view.events:
-        if cause.kind not in WRITES or (cause.stage not in SAVES and cause.kind not in (Kind.SAVE_OPEN, Kind.WRITE_FAILED)):
+        if cause.kind not in WRITES or cause.attrs.get("outside") or cause.attrs.get("recovered"):
             continue
+        saving = cause.stage in SAVES or cause.kind in OF_SAVES
         for effect in view.events:
-            if effect.kind in READS and _after(cause, effect) and _same_path(cause, effect):
+            if effect.kind in READS and _after(cause, effect) and (_same_path(cause, effect) if saving else cause.path is not None and cause.path == effect.path):
+                found.append(Edge(cause.event_id, effect.event_id, "checkpoint"))
+            elif effect.kind in OF_SAVES and cause.kind in HANGS and saving and effect.event_id != cause.event_id and _gives_up(cause, effect):
                 found.append(Edge(cause.event_id, effect.event_id, "checkpoint"))
     return found
 
 
+def _gives_up(cause: Event, effect: Event) -> bool:
+    """Whether a save that its caller gave up is the one that the storage's fault fell into."""
+    near = cause.step is None or effect.step is None or abs(effect.step - cause.step) <= 1
+    return near and (follows(cause, effect) or effect.kind == Kind.SAVE_OPEN)
+
+
 def _after(cause: Event, effect: Event) -> bool:
-    if cause.time_ns is not None and effect.time_ns is not None:
-        return cause.time_ns <= effect.time_ns
-    return cause.source == effect.source and cause.offset < effect.offset
+    if cause.time_ns is None or effect.time_ns is None:
+        return cause.source == effect.source and cause.offset < effect.offset
+    return follows(cause, effect)
 
 
 def _same_path(cause: Event, effect: Event) -> bool:

@@ -31,6 +31,7 @@ NEVER = frozenset({Kind.FINISHED, Kind.STARTED, Kind.SAVED, Kind.LOADED, Kind.ST
 HALF_HOUR_NS = 1800 * 10**9
 ZONE_SLACK_NS = 15 * 10**9
 JOB_NAMES = re.compile(r"python|^pt_|^ray|torch|train|deepspeed|accelerate|vllm|sglang", re.I)
+ENGINE_NAMES = re.compile(r"^ray|vllm|sglang|^pt_", re.I)
 AFTER_NS = 2_000_000_000  # kernel clocks have whole seconds, and `dmesg -T` drifts
 
 
@@ -105,5 +106,7 @@ def foreign(event: Event, view: View) -> bool | None:
     name = event.attrs.get("name") or event.attrs.get("process") or event.attrs.get("comm")
     if name and not JOB_NAMES.search(str(name)):
         return True
+    if name and ENGINE_NAMES.search(str(name)):
+        return None  # engines start processes of their own, whose pids no log of the job names
     died = any(e.kind in (Kind.KILLED, Kind.LOADER_WORKER_DIED) and (not e.host or not event.host or e.host == event.host) for e in view.events)
     return None if died or not pids else True
