@@ -15,15 +15,19 @@ from rca.model import Event
 from rca.taxonomy import Kind
 
 MISFIT = frozenset({Kind.SHAPE_MISMATCH, Kind.BATCH_MISMATCH})
+UNNAMED = frozenset({Kind.EXCEPTION, Kind.ASSERTION, Kind.BAD_ARGUMENT, Kind.CORRUPT_DATA})
 STICKY = frozenset({Kind.DEVICE_ERROR, Kind.DEVICE_ASSERT, Kind.DEVICE_ILLEGAL_ACCESS})
 TROUBLE = frozenset({Kind.ACTOR_SILENT, Kind.ACTOR_DIED, Kind.PARTIAL_RESULT, Kind.RPC_TIMEOUT, Kind.REQUEST_OPEN, Kind.RPC_FAILED})
 GIVERS = ("rollout", "reference", "reward", "critic")
 SHAPES = re.compile(r"\[(\d+(?:, ?\d+)*)\]|\((\d+(?:, ?\d+)*),?\)")
+#: Two counts of things that do not fit, whatever the exception is called.
+THINGS = r"(?:len|rows?|samples?|sequences?|responses?|prompts?|trajectories|rollouts?|slots?|batch|log_?probs?|completions?|episodes?|groups?|条|行|个样本)"
+COUNTS = re.compile(rf"{THINGS}[^\d\n]{{0,40}}\d+[^\d\n]{{1,40}}?(?:\bvs\.?|!=|\bgot\b|expected|instead of|cannot fill|but|has|have|policy has|实际|期望)[^\d\n]{{0,30}}\d+|expected \d+[^\d\n]{{0,40}}got \d+", re.I)
 FIRST = re.compile(r"dimension 0\b|batch[ _]size|\brows\b|number of (?:samples|sequences)", re.I)
 
 
 def look(view: View) -> list[Event]:
-    """The events with `accounted`, `short_rows` and `late_report` filled in, in the same order."""
+    """The events with `accounted` (then of kind `batch.mismatch`), `short_rows` and `late_report` filled in, in the same order."""
     roles = {p.role for p in view.procs.values()} | {e.role for e in view.events}
     several = len(roles & {"rollout", "reference", "train", "controller"}) > 1
     if not several:
@@ -32,8 +36,12 @@ def look(view: View) -> list[Event]:
     trouble = [e for e in view.events if e.kind in TROUBLE]
     out = []
     for event in view.events:
-        extra = {}
-        if event.kind in MISFIT:
+        extra, kind = {}, event.kind
+        if event.kind in UNNAMED and event.severity in ("error", "fatal") and event.source is not None:
+            # Whatever the error is called: its numbers say that as many are missing as did not arrive.
+            told = any(accounts(s, event) and follows(s, event) for s in short if s.event_id != event.event_id)
+            kind = str(Kind.BATCH_MISMATCH) if told or COUNTS.search(event.text) else kind
+        if kind in MISFIT:
             if any(s.event_id != event.event_id and accounts(s, event) and follows(s, event) for s in short):
                 extra["accounted"] = True
             if (event.step is None or event.step > 1) and rows_only(event.text):
@@ -41,7 +49,7 @@ def look(view: View) -> list[Event]:
         if event.kind in STICKY and event.stage in ("weights_update", "train", "reference") and not event.attrs.get("assertion"):
             if any(e.stage in (None, "rollout") and e.event_id != event.event_id and _near(e, event) and follows(e, event) for e in trouble):
                 extra["late_report"] = True
-        out.append(event.but(attrs={**event.attrs, **extra}) if extra else event)
+        out.append(event.but(kind=kind, attrs={**event.attrs, **extra}) if extra else event)
     return out
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rca.correlate.concern import follows, numbers, role_of
+from rca.correlate.concern import follows, lasting, numbers, role_of
+from rca.correlate.edges.callee_host import NET
 from rca.correlate.view import View
 from rca.model import Edge, Event
 from rca.taxonomy import Kind
@@ -20,7 +21,16 @@ ORDER = {stage: place for place, stage in enumerate(("weights_update", "rollout"
 def build(view: View) -> list[Edge]:
     """Edges from a share that did not arrive to the misfit of the same step."""
     misfits = [e for e in view.events if e.kind in MISFIT]
-    return [
+    givers: dict[str, set[str]] = {}
+    for proc in view.procs.values():
+        if proc.host and proc.role in GIVERS:
+            givers.setdefault(proc.host, set()).add(proc.role)
+    wire = [
+        Edge(fault.event_id, misfit.event_id, "dataflow")
+        for fault in view.events if fault.kind in NET and fault.host in givers and lasting(fault)
+        for misfit in misfits if misfit.kind != Kind.PARTIAL_RESULT and misfit.attrs.get("short_rows") and _same_step(fault, misfit) and follows(fault, misfit)
+    ]  # fmt: skip
+    return wire + [
         Edge(short.event_id, misfit.event_id, "dataflow")
         for short in view.events if short.kind in SHORT and short.severity != "info" and not short.attrs.get("foreign")
         for misfit in misfits if misfit.event_id != short.event_id and _hands_over(short, misfit)
@@ -39,8 +49,12 @@ def _hands_over(short: Event, misfit: Event) -> bool:
     return follows(short, misfit)
 
 
+def _same_step(fault: Event, misfit: Event) -> bool:
+    return fault.step is None or misfit.step is None or 0 <= misfit.step - fault.step <= 1
+
+
 def accounts(short: Event, misfit: Event) -> bool:
-    """Whether the numbers of a misfit show what did not arrive: the same counts, or the same difference.
+    """Whether the numbers of a misfit show what did not arrive: the same counts, the same difference, or the same part.
 
     >>> from rca.model import Event
     >>> accounts(Event("batch.partial", "70/128 rows decoded"), Event("data.shape_mismatch", "tensor a (256) must match tensor b (198)"))
@@ -49,5 +63,7 @@ def accounts(short: Event, misfit: Event) -> bool:
     given, met = numbers(short.text), numbers(misfit.text)
     if len(given & met - {0, 1}) >= 2:
         return True
+    if any((a * d == b * c) for a in given for b in given for c in met for d in met if 1 < a < b and 1 < c < d and b < 100 * a):
+        return True  # each of the ranks that share the batch got the same part of it
     gaps = {abs(a - b) for a in given for b in given} - {0}
     return bool({abs(a - b) for a in met for b in met} & gaps - {1} and max(met, default=0) > 2)

@@ -23,7 +23,7 @@ def build(view: View) -> list[Edge]:
         tellers = [e for e in events if _tells(e)]
         own = [e for e in events if not _tells(e)] if tellers else []
         for teller in tellers:
-            found += [Edge(e.event_id, teller.event_id, "rpc") for e in own if e.source != teller.source and _near(e, teller) and follows(e, teller)]
+            found += [Edge(e.event_id, teller.event_id, "rpc") for e in own if (e.source, e.attrs.get("stream")) != (teller.source, teller.attrs.get("stream")) and _near(e, teller) and follows(e, teller)]
     return found
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import re
 
+from rca.ingest import chinese
 from rca.ingest.formats import HEAD, Line, make
 from rca.ingest.formats.continued import is_body, is_continued
 from rca.ingest.formats.progress import find
@@ -173,6 +174,9 @@ def read(text: str, shape: str = "header") -> Line | None:
         actor, logger = None, logger or actor
     if actor is None and logger is not None and rank is None and is_process(logger):
         actor, logger = logger, None
+    if message[:2] > "\x7f" and chinese.may_open(message):
+        said, name, message = chinese.peel(message)
+        level, actor = level or said, actor or name
     pid = pid4 or pid3 or pid2 or pid1
     if pid is not None:
         pid = int(pid)

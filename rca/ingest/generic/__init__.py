@@ -24,6 +24,7 @@ from rca.ingest.formats.words import level as words_of_level
 from rca.ingest.generic import lexicon
 from rca.ingest.generic.text import alike
 from rca.ingest.generic.text import words as split
+from rca.ingest.generic.zh import english
 from rca.taxonomy import Kind
 
 scanned = lexicon.scanned
@@ -68,7 +69,7 @@ def sense(line: Line, raw: str) -> Sense | None:
     """What a parsed line states, whoever wrote it; None for nearly all lines, at the price of one search."""
     kernel = line.shape == "kernel"  # its own phrases are known; what is left is noise, and its levels mean little
     needed = 3 if kernel else NEEDED[line.level]
-    if needed > 1 and ((line.step is not None and needed > 2) or not lexicon.alarm(raw.lower())):
+    if needed > 1 and ((line.step is not None and needed > 2) or not lexicon.alarm((raw if raw.isascii() else english(raw)).lower())):
         return None
     text = alike(line.text)
     if needed > 1 and _is_table(text):

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from tomllib import loads
 
+from rca.ingest.generic.zh import english
+
 LONGEST = 700  # characters of a line that are read: the first sentences say what happened
 HEX = re.compile(r"\b(?=[0-9a-fA-F-]*\d)[0-9a-fA-F]{6,}(?:-[0-9a-fA-F]{4,}){0,5}\b(?<!\D\d{6})")
 OVERRIDE = re.compile(r"\+\+[\w.]{1,80}=\S{0,200}")
@@ -85,7 +87,7 @@ def _threes(match: re.Match[str]) -> str:
 
 def words(text: str) -> list[tuple[str, bool]]:
     """The words of a line in lower case with whether each belongs to a setting's name; `;` `,` `.` and `->` stand for themselves."""
-    text = text[:LONGEST]
+    text = english(text[:LONGEST])
     for pattern, to in NOT:
         text = pattern.sub(to, text)
     if "/" in text or "." in text:
