@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from rca.correlate.concern import follows, host_of
+from rca.correlate.concern import follows, host_of, numbers
 from rca.correlate.edges.dataflow import SHORT, accounts
 from rca.correlate.view import View
 from rca.model import Event
@@ -29,8 +29,7 @@ FIRST = re.compile(r"dimension 0\b|batch[ _]size|\brows\b|number of (?:samples|s
 def look(view: View) -> list[Event]:
     """The events with `accounted` (then of kind `batch.mismatch`), `short_rows` and `late_report` filled in, in the same order."""
     roles = {p.role for p in view.procs.values()} | {e.role for e in view.events}
-    several = len(roles & {"rollout", "reference", "train", "controller"}) > 1
-    if not several:
+    if len(roles & {"rollout", "reference", "train", "controller"}) < 2:
         return view.events
     short = [e for e in view.events if e.kind in SHORT]
     trouble = [e for e in view.events if e.kind in TROUBLE]
@@ -44,20 +43,21 @@ def look(view: View) -> list[Event]:
         if kind in MISFIT:
             if any(s.event_id != event.event_id and accounts(s, event) and follows(s, event) for s in short):
                 extra["accounted"] = True
-            if (event.step is None or event.step > 1) and rows_only(event.text):
+            unanswered = len(numbers(event.text) - {0, 1}) > 1 and any(_near(e, event, anywhere=True) and follows(e, event) for e in trouble if not e.attrs.get("recovered"))
+            if (event.step is None or event.step > 1) and (rows_only(event.text) or unanswered):
                 extra["short_rows"] = True
-        if event.kind in STICKY and event.stage in ("weights_update", "train", "reference") and not event.attrs.get("assertion"):
-            if any(e.stage in (None, "rollout") and e.event_id != event.event_id and _near(e, event) and follows(e, event) for e in trouble):
-                extra["late_report"] = True
+        sticky = event.kind in STICKY and event.stage in ("weights_update", "train", "reference") and not event.attrs.get("assertion")
+        if sticky and any(e.stage in (None, "rollout") and e.event_id != event.event_id and _near(e, event) and follows(e, event) for e in trouble):
+            extra["late_report"] = True
         out.append(event.but(kind=kind, attrs={**event.attrs, **extra}) if extra else event)
     return out
 
 
-def _near(trouble: Event, event: Event) -> bool:
+def _near(trouble: Event, event: Event, anywhere: bool = False) -> bool:
     there = host_of(trouble)
     if event.step is not None and trouble.step is not None and not 0 <= event.step - trouble.step <= 1:
         return False
-    return there is None or event.host is None or there == event.host
+    return anywhere or there is None or event.host is None or there == event.host
 
 
 def rows_only(text: str) -> bool:

@@ -29,7 +29,7 @@ HARMLESS = QUIET_KINDS | {Kind.LOGGED_ERROR, Kind.LEAK_WARNING, Kind.AGENT_REPOR
 def run_of(text: str, folder: Path, *, signatures: bool) -> Run:
     """The run that left this one line."""
     (folder / "run.log").write_text(text + "\n", encoding="utf-8")
-    with mock.patch.object(read, "load", read.load if signatures else lambda: ()):
+    with mock.patch.object(read, "load", read.load if signatures else lambda *_: ()):
         return correlate(read.ingest([folder / "run.log"], workers=1)[0])
 
 

@@ -22,9 +22,9 @@ def build(view: View) -> list[Edge]:
             continue
         saving = cause.stage in SAVES or cause.kind in OF_SAVES
         for effect in view.events:
-            if effect.kind in READS and _after(cause, effect) and (_same_path(cause, effect) if saving else cause.path is not None and cause.path == effect.path):
-                found.append(Edge(cause.event_id, effect.event_id, "checkpoint"))
-            elif effect.kind in OF_SAVES and cause.kind in HANGS and saving and effect.event_id != cause.event_id and _gives_up(cause, effect):
+            reads = effect.kind in READS and _after(cause, effect) and (_same_path(cause, effect) if saving else cause.path is not None and cause.path == effect.path)
+            stops = effect.kind in OF_SAVES and cause.kind in HANGS and saving and effect.event_id != cause.event_id and _gives_up(cause, effect)
+            if reads or stops:
                 found.append(Edge(cause.event_id, effect.event_id, "checkpoint"))
     return found
 
