@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from coupling.simulate import real
 from coupling.simulate.world import Worker, World
 
 PERIOD = 5  # a periodic checkpoint every so many steps
@@ -75,6 +76,13 @@ class Course:
         for worker in w.workers:
             if worker.role != "controller" and (worker.role != "meta_server" or w.weights_mode == "store"):
                 self.say(worker, "worker_up", dt=self.rng.uniform(0, 20))
+        # Startup noise of the libraries, in some runs only; NCCL's lines tell host, pid, rank and bus id.
+        chatty, comm = self.rng.random() < 0.5, self.rng.getrandbits(44)
+        for worker in w.role("train"):
+            if chatty:
+                self.say(worker, "raw", dt=22, text=real.nccl_ready(worker, len(w.role("train")), comm))
+            if self.rng.random() < 0.3:
+                self.say(worker, "raw", dt=self.rng.uniform(3, 20), text=self.rng.choice(real.STARTUP))
         self.wait(24, 50)
         for worker in w.role("train"):
             self.hold(worker, self.rng.uniform(*TRAIN_MIB))
@@ -323,5 +331,7 @@ class Course:
                 self.wait(0.5, 3)
                 self.say(w.controller, "stop_ok", peer=peer)
         self.wait(0.1, 0.5)
+        for who in self.rng.sample(w.role("train"), self.rng.choice((0, 0, 2))):
+            self.say(who, "raw", dt=-0.1, text=real.aftermath(who.rank, who.host.clock(self.t - 0.1), w.tz, self.rng))
         last = {"error": "stop", "peer": stuck[0], "secs": 60} if stuck else {"error": error}
         self.say(w.controller, "job_failed", **{"text": text, **data, **last})

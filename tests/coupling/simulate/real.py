@@ -92,6 +92,31 @@ def nccl_socket(me: Worker, peer: Worker, tid: int, why: str) -> str:
     return f"\n{short}:{me.pid}:{tid} [{me.gpu}] misc/socket.cc:{484 if 'connect' in why else 58} NCCL WARN {why.format(ip=peer.host.ip, port=40000 + peer.pid % 20000)}"
 
 
+def nccl_ready(me: Worker, nranks: int, comm: int) -> str:
+    """The line by which NCCL says that a communicator stands: host, pid, rank and bus id in one place."""
+    short = me.host.name.split(".")[0]
+    bus = (me.bus or "0000:00:00").split(":")[1]
+    return f"{short}:{me.pid}:{me.pid + 611} [{me.gpu}] NCCL INFO ncclCommInitRankConfig comm 0x{comm + me.pid:x} rank {me.rank} nranks {nranks} cudaDev {me.gpu} nvmlDev {me.gpu} busId {bus}000 commId 0x{comm * 977 % 16**16:x} - Init COMPLETE"
+
+
+STARTUP = (
+    "huggingface/tokenizers: The current process just got forked, after parallelism has already been used. Disabling parallelism to avoid deadlocks...\nTo disable this warning, you can either:\n\t- Avoid using `tokenizers` before the fork if possible\n\t- Explicitly set the environment variable TOKENIZERS_PARALLELISM=(true | false)",
+    "[W socket.cpp:697] [c10d] The client socket cannot be initialized to connect to [localhost]:29500 (errno: 97 - Address family not supported by protocol).",
+    "/usr/local/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:4631: UserWarning: No device id is provided via `init_process_group` or `barrier `. Using the current device set by the user. ",
+    "Sliding Window Attention is enabled but not implemented for `sdpa`; unexpected results may be encountered.",
+    "FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated. Please use `torch.amp.autocast('cuda', args...)` instead.",
+    "Setting `pad_token_id` to `eos_token_id`:151645 for open-end generation.",
+    "Error in cpuinfo: prctl(PR_SVE_GET_VL) failed",
+)  # fmt: skip
+
+
+def aftermath(rank: int, t: float, tz: int, rng: random.Random) -> str:
+    """What a rank prints because another process is gone: never a cause."""
+    if rng.random() < 0.5:
+        return c10d(rank, t, tz, "TCPStore.cpp:106", f"[c10d] sendBytes failed on SocketImpl(fd={rng.randrange(50, 90)}, addr=[localhost]:{rng.randrange(30000, 60000)}, remote=[localhost]:29500): Broken pipe", "W")
+    return c10d(rank, t, tz, "ProcessGroupNCCL.cpp:1662", f'[PG ID 0 PG GUID 0 Rank {rank}] Failed to check the "should dump" flag on TCPStore, (maybe TCPStore server has shut down too early), with error: Broken pipe', "W")
+
+
 # --- kernel ---------------------------------------------------------------------------------------------------------------
 
 

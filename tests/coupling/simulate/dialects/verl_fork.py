@@ -53,7 +53,7 @@ class Spoken(Dialect):
         "stop_timeout": "E|{peer} on {peer_ip} does not exit, waited {secs}s",
         "job_failed": "{failure}",
         "step_end": "{metrics}",
-        "job_end": "Final validation metrics: None\nTraining Progress: 100%",
+        "job_end": "Final validation metrics: None\nTraining Progress: 100%|██████████| {steps}/{steps} [1:42:11<00:00, 130.42s/it]",
         "upgraded": "verl {old} -> {new}",
         "stopped_by_user": "KeyboardInterrupt",
     }  # fmt: skip
