@@ -13,6 +13,7 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
+from rca.correlate import same_error
 from rca.correlate.clock import Clock
 from rca.correlate.identity import Identity, role_of, short
 from rca.model import Event
@@ -200,7 +201,7 @@ def fold(events: list[Event]) -> list[Event]:
         for group in groups.values():
             many = group[0].kind in VICTIM_KINDS or group[0].kind in QUIET_KINDS - {Kind.STACK_DUMP} or len(group) > 64
             out += [_across(group)] if many and len(group) >= FOLD_FROM else group
-    return [e.but(event_id=i) for i, e in enumerate(sorted(out, key=_order))]
+    return same_error.share([e.but(event_id=i) for i, e in enumerate(sorted(out, key=_order))])
 
 
 def _repeat(group: list[Event]) -> Event:

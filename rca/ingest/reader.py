@@ -25,6 +25,7 @@ from rca.ingest.rhythm import Rhythm
 from rca.ingest.series import Series
 from rca.ingest.signatures import Signature, best
 from rca.ingest.stages import stage_of
+from rca.ingest.whose import whose_code
 from rca.taxonomy import Kind
 
 TEXT_CUT = 2000  # characters of a message that an event keeps
@@ -33,7 +34,6 @@ FACT_LINES = 60  # a process says who it is in its first lines
 MARK_CUT = 200
 LEAST_MARKS, MARKS_PER_POINT = 24, 2  # step lines kept of a stream: thousands where there are few, a handful where there are thousands of ranks
 WHAT_RANK = re.compile(r"\s*what\(\): {0,4}\[(?:PG [^\]]{0,60})?Rank (\d{1,6})\]")
-LIBRARY = re.compile(r"(?:site|dist)-packages/|/lib/python3|<frozen |/torch/(?:nn|distributed|utils|_)")  # whose code raised it
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
@@ -334,7 +334,7 @@ class Reader:
         attrs: dict[str, Any] = {
             "inherited": stream.heading is None or thread is not None,  # its time is only that of an earlier line
             "exception": chosen.type.rsplit(".", 1)[-1], "chain": [r.text[:300] for r in chain], "frames": frames[-12:],
-            "thread": thread, "loader": in_worker(chain), "library": bool(frames) and LIBRARY.search(frames[-1][0]) is not None,
+            "thread": thread, "loader": in_worker(chain), **whose_code(frames, chosen.type),
             "signature": hit[0].id if hit else None, "traceback": True, **felt,
         }  # fmt: skip
         fields = remote.fields(block.remote, chosen.text, attrs) | (fields_of(hit, attrs) if hit else {})
