@@ -36,6 +36,10 @@ def fields_of(hit: tuple[Signature, re.Match], attrs: dict[str, Any]) -> dict[st
             fields[name] = number
         else:
             attrs[f"{signature.rank_of}_{name}" if signature.rank_of and name in COLUMNS else name] = number
-    if "stage" not in fields and (stage := stage_of_method(attrs.get("method")) or stage_of_sub_error(attrs.get("sub_error"))):
+    if "victim" in attrs:
+        attrs["how"] = "ended"  # nothing but the end of that process is told
+    called = attrs.get("method") or str(attrs.get("url") or attrs.get("endpoint") or "").rstrip("/'\"").rpartition("/")[2]
+    called = called if called.isidentifier() else None
+    if "stage" not in fields and (stage := stage_of_method(called) or stage_of_sub_error(attrs.get("sub_error"))):
         fields["stage"] = stage
     return fields

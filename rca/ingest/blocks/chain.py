@@ -10,9 +10,12 @@ import re
 
 from rca.ingest.blocks.traceback import Raised
 from rca.ingest.signatures import Signature, best, framed
-from rca.taxonomy import VICTIM_KINDS
+from rca.taxonomy import VICTIM_KINDS, Kind
 
 FINAL = 5
+#: What is raised because something else was, and exceptions that only say that somebody waited for another process.
+WRAPPERS = frozenset({Kind.ACTOR_DIED, Kind.AGENT_REPORT, Kind.RPC_ERROR_REPLY})
+WAITED = re.compile(r"(?:^|\.)(?:Empty|Full|Again|\w*Timeout\w*|\w*Cancelled\w*|EOFError|\w*Connect\w*|\w*Disconnect\w*|BrokenPipeError|OSError|error|\w*Exit|StopAsyncIteration|StopIteration|\w*Rendezvous|\w*RpcError|HTTP\w*|\w*(?:Died|Dead)\w*)$", re.I)
 
 
 def speaker(chain: list[Raised], lines: list[tuple]) -> tuple[Raised, tuple[Signature, re.Match[str]] | None]:
@@ -31,4 +34,6 @@ def speaker(chain: list[Raised], lines: list[tuple]) -> tuple[Raised, tuple[Sign
     if not known:
         return chain[0], None
     *_, raised, match = min(known, key=lambda k: k[:3])
+    if match[0].kind in WRAPPERS and (first := chain[0]) is not raised and not WAITED.search(first.type):
+        return first, None  # "the engine died" is no more than a report of what was raised before
     return raised, match

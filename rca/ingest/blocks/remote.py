@@ -44,11 +44,11 @@ EXIT_TYPE = re.compile(r"exit[_ ]type[:=] {0,2}(\w{1,60})", re.I)
 PLACE = re.compile(r"_(\d{1,5}):(\d{1,4})$")  # verl: node and process of a worker group
 STAGES = (
     ("save", re.compile(r"save", re.I)),
-    ("weights_update", re.compile(r"weight|refit|param_sync|update_(?:param|named)|cudaipc|broadcast_to|resume_memory|release_memory|wake_?up", re.I)),
+    ("weights_update", re.compile(r"weight|refit|param_sync|update[_ ](?:param|named)|cudaipc|broadcast_to|resume_memory|release_memory|wake_?up", re.I)),
     ("load", re.compile(r"load_(?:checkpoint|state|model)|resume|recover", re.I)),
     ("eval", re.compile(r"eval|validat", re.I)),
     ("reference", re.compile(r"log_?p(?:rob)?s?\b|logp|ref_?(?:policy|model|forward)|compute_ref", re.I)),
-    ("rollout", re.compile(r"generat|rollout_(?!update|compute|init|save|load)|run_workflow|sample|execute_model|chat_completion|agent_loop", re.I)),
+    ("rollout", re.compile(r"generat|^rollout$|rollout_(?!update|compute|init|save|load)|run_workflow|sample|execute_model|chat_completion|agent_loop", re.I)),
     ("train", re.compile(r"update_(?:actor|critic|policy)|train|fit_batch|forward_backward|optimi[sz]er?_step|ppo_step", re.I)),
     ("init", re.compile(r"init|create_engine|setup|start_engine|launch|get_master_addr", re.I)),
 )  # fmt: skip

@@ -12,6 +12,8 @@ VllmWorker 2120280 None 'INFO 07-28' None VllmWorker 2120280
 None 45601 None 'task' None 45601
 raylet None 10.0.0.3 '[2025-12-07 09:5' None raylet 10.0.0.3
 gcs_server None None 'x' None gcs_server
+>>> peel("(PolicyWorker[rank=3] pid=17, ip=10.0.0.4) x")[1][1:7]
+('PolicyWorker 17 10.0.0.4', 3, None, '10.0.0.4', 17, 'PolicyWorker')
 >>> [peel(t) for t in ("(AReaL) 20260301-16:30:58.375 RLTrainer INFO: x", "(a, b) = f(pid=3)", "(pid", "(raylets)")]
 [None, None, None, None]
 
@@ -34,7 +36,8 @@ SAMPLE = """\
 (raylet, ip=10.0.0.3) [2025-12-07 09:57:19,206 E 3 3] x
 (pid=gcs_server) x"""
 
-WORKER = re.compile(r"\((?:([^\s()=,][^()=,]{0,60}?(?:\([^()]{0,40}\))?)(?: rank=\d+)? )?pid=(\d{1,9}|gcs_server)(?:, ip=([\w.:-]{1,80}))?\)", re.ASCII)
+WORKER = re.compile(r"\((?:([^\s()=,\[][^()=,\[]{0,60}?(?:\([^()]{0,40}\))?)(?:\[([^\[\]()]{1,60})\])?(?: rank=\d+)? )?pid=(\d{1,9}|gcs_server)(?:, ip=([\w.:-]{1,80}))?\)", re.ASCII)
+RANK = re.compile(r"(?<![a-z])rank[=:](\d{1,6})(?!\d)", re.ASCII)  # `[rank=3]`, not `[tp_rank=1]`
 SYSTEM = re.compile(r"\((raylet|gcs_server|autoscaler|scheduler|log_monitor|dashboard)(?: [+\w]{1,20})?(?:, ip=([\w.:-]{1,80}))?\)", re.ASCII)
 REPEATED = re.compile(r" \[repeated (\d{1,7})x across cluster\](?: \(Ray deduplicates logs by default\..*)?$", re.ASCII)
 
@@ -59,9 +62,12 @@ def peel(text: str) -> tuple[str, Wrap] | None:
 @lru_cache(maxsize=1 << 12)
 def _writer(prefix: str) -> Wrap | None:
     """The writer that the text from the first bracket to its end names."""
+    rank = None
     match = WORKER.fullmatch(prefix)
     if match:
-        name, pid, host = match.groups()
+        name, labels, pid, host = match.groups()
+        if labels and (said := RANK.search(labels)):
+            rank = int(said[1])
         if pid == "gcs_server":
             name, pid = pid, None
     else:
@@ -70,4 +76,4 @@ def _writer(prefix: str) -> Wrap | None:
             return None
         (name, host), pid = match.groups(), None
     stream = " ".join(part for part in (name, pid, host) if part)
-    return Wrap("ray", stream, host=host, pid=int(pid) if pid else None, actor=name)
+    return Wrap("ray", stream, rank, host=host, pid=int(pid) if pid else None, actor=name)
