@@ -103,6 +103,8 @@ def build(scenario: str, dialect: str, seed: int, variant: str | None = None, wi
     missing = not without and faulty is not None and spoken.per_host and getattr(module, "MISSING", False) and w.rng.random() < 0.3
     if missing:
         w.lose("files", faulty)
+        for key in ("rank", "gpu"):  # only those files said which process
+            w.truth["faulty_entity"].pop(key, None)
     if without:
         _ablate(w)
     mixed_in.add(w, w.rng.choice((0, 0, 1, 2)) if decoys is None else decoys)

@@ -76,6 +76,6 @@ def play(w: World, variant: str) -> None:
     c.wait(2.1, 3)
     c.call_failed(hit[0], "load", "", error="recover", path=f"{path}/rank_{hit[0].rank:02d}.pt", hit=[x.rank for x in hit])
     c.give_up("", error="recover", peer=hit[0], path=f"{path}/rank_{hit[0].rank:02d}.pt", hit=[x.rank for x in hit])
-    w.tell("fs.hang", ("fs.corrupt",) if rng.random() < 0.5 else (), who=hit[0], t=moment, entity={"rank": None, "gpu": None}, cause_stage="periodic_recover_save", symptom_stage="recover",
+    w.tell("fs.hang", who=hit[0], t=moment, entity={"rank": None, "gpu": None}, cause_stage="periodic_recover_save", symptom_stage="recover",
            cause_step=step, symptom_step=c.step, accept_without=["unknown", "fs.corrupt", "fs.hang", "sw.ckpt_format"], sources=[("kernel", "*"), ("storage", "*"), ("host", bad)],
            why=f"In periodic_recover_save of step {step} the mount of {bad.name} hung (fsync in state D), the save timed out after {limit} s with a warning only; a later crash is unrelated; the restart reads the shards that were never finished.")  # fmt: skip
