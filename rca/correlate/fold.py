@@ -63,7 +63,7 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
         time_ns = clock.resolve(event.time_ns, host, not event.time_assumed)
         if writer is not None and writer.lent:
             changes["attrs"] = {**event.attrs, "of": writer.actor}
-        changes |= {"host": host, "attempt": attempt, "time_ns": time_ns, "role": event.role or role_of(actor), "actor": actor}
+        changes |= {"host": host, "attempt": attempt, "time_ns": time_ns, "time_error_ns": event.time_error_ns + clock.error(host), "role": event.role or role_of(actor), "actor": actor}
         settled.append(event.but(**changes))
     return settled
 
