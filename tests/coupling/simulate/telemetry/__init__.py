@@ -5,6 +5,7 @@ A form is `form(rec: Recorder) -> None`. The recorder knows where this run keeps
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -39,6 +40,11 @@ class Recorder:
         while t < self.w.end + 60:
             yield t
             t += every or self.every
+
+    def days(self, host: Host) -> Iterator[tuple[str, list[float]]]:
+        """(day of the month, times) for tools that begin a new file at midnight."""
+        for day, times in itertools.groupby(self.times(), key=lambda t: self.local(host, t, "%d")):
+            yield day, list(times)
 
     def value(self, name: str, host: Host, subject: str, t: float) -> float:
         return self.w.series(name, host, subject).at(t, self.rng)

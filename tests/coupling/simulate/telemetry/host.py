@@ -26,21 +26,25 @@ def vmstat(rec: Recorder) -> None:
 
 def sar(rec: Recorder) -> None:
     for host in rec.hosts():
-        lines = rec.file(host, "sar.txt")
-        head = f"Linux 5.15.0-105-generic ({host.name.split('.')[0]}) \t{rec.local(host, rec.w.start, '%m/%d/%Y')} \t_x86_64_\t({host.cores} CPU)"
-        day = [t for t in rec.times() if rec.local(host, t, "%j") == rec.local(host, rec.w.start, "%j")] or list(rec.times())
-        lines += [head, "", f"{rec.local(host, day[0], '%H:%M:%S')}        CPU     %user     %nice   %system   %iowait    %steal     %idle"]
-        for t in day:
-            us, wa = min(99.4, rec.value("cpu_user", host, "", t)), rec.value("cpu_iowait", host, "", t)
-            lines.append(f"{rec.local(host, t, '%H:%M:%S')}        all {us:9.2f}      0.00      0.40 {wa:9.2f}      0.00 {max(0.0, 99.6 - us - wa):9.2f}")
-        lines += ["", f"{rec.local(host, day[0], '%H:%M:%S')}    kbmemfree   kbavail kbmemused  %memused kbbuffers  kbcached"]
-        for t in day:
-            kb, total = _memory(rec, host, t) / 1024, host.mem_gb * 1e9 / 1024
-            lines.append(f"{rec.local(host, t, '%H:%M:%S')} {kb * 0.8:12.0f} {kb:9.0f} {total - kb:9.0f} {(total - kb) / total * 100:9.2f}    104332 {kb * 0.2:9.0f}")
-        lines += ["", f"{rec.local(host, day[0], '%H:%M:%S')}      runq-sz  plist-sz   ldavg-1   ldavg-5  ldavg-15   blocked"]
-        for t in day:
-            load = rec.value("load1", host, "", t)
-            lines.append(f"{rec.local(host, t, '%H:%M:%S')} {rec.value('runq', host, '', t):12.0f}      3121 {load:9.2f} {load:9.2f} {load:9.2f} {rec.value('blocked', host, '', t):9.0f}")
+        for day, times in rec.days(host):
+            _sar_day(rec, host, day, times)
+
+
+def _sar_day(rec: Recorder, host: Host, day: str, times: list[float]) -> None:
+    lines = rec.file(host, f"sar_{day}.txt")
+    first = rec.local(host, times[0], "%H:%M:%S")
+    lines += [f"Linux 5.15.0-105-generic ({host.name.split('.')[0]}) \t{rec.local(host, times[0], '%m/%d/%Y')} \t_x86_64_\t({host.cores} CPU)", "", f"{first}        CPU     %user     %nice   %system   %iowait    %steal     %idle"]
+    for t in times:
+        us, wa = min(99.4, rec.value("cpu_user", host, "", t)), rec.value("cpu_iowait", host, "", t)
+        lines.append(f"{rec.local(host, t, '%H:%M:%S')}        all {us:9.2f}      0.00      0.40 {wa:9.2f}      0.00 {max(0.0, 99.6 - us - wa):9.2f}")
+    lines += ["", f"{first}    kbmemfree   kbavail kbmemused  %memused kbbuffers  kbcached"]
+    for t in times:
+        kb, total = _memory(rec, host, t) / 1024, host.mem_gb * 1e9 / 1024
+        lines.append(f"{rec.local(host, t, '%H:%M:%S')} {kb * 0.8:12.0f} {kb:9.0f} {total - kb:9.0f} {(total - kb) / total * 100:9.2f}    104332 {kb * 0.2:9.0f}")
+    lines += ["", f"{first}      runq-sz  plist-sz   ldavg-1   ldavg-5  ldavg-15   blocked"]
+    for t in times:
+        load = rec.value("load1", host, "", t)
+        lines.append(f"{rec.local(host, t, '%H:%M:%S')} {rec.value('runq', host, '', t):12.0f}      3121 {load:9.2f} {load:9.2f} {load:9.2f} {rec.value('blocked', host, '', t):9.0f}")
 
 
 NAMES = (("node_memory_MemAvailable_bytes", "mem_avail"), ("node_load1", "load1"), ("node_pressure_cpu_waiting_seconds_total", "psi_cpu"), ("node_procs_blocked", "blocked"), ("node_vmstat_oom_kill", "oom_kill"))

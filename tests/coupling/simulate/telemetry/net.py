@@ -26,24 +26,31 @@ def node_json(rec: Recorder) -> None:
 
 def sar(rec: Recorder) -> None:
     for host in rec.hosts():
-        lines = rec.file(host, "sar_net.txt")
-        lines += [f"Linux 5.15.0-105-generic ({host.name.split('.')[0]}) \t{rec.local(host, rec.w.start, '%m/%d/%Y')} \t_x86_64_\t({host.cores} CPU)", ""]
-        times = list(rec.times())
-        day = [t for t in times if rec.local(host, t, "%j") == rec.local(host, rec.w.start, "%j")] or times
-        lines.append(f"{rec.local(host, day[0], '%H:%M:%S')}        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s   rxcmp/s   txcmp/s  rxmcst/s   %ifutil")
-        for a, b in itertools.pairwise(day):
-            for d in rec.nics(host):
-                rx, tx = (max(0.0, rec.value(n, host, d, b) - rec.value(n, host, d, a)) / (b - a) for n in ("rx_bytes", "tx_bytes"))
-                lines.append(f"{rec.local(host, b, '%H:%M:%S')}  {d:>11} {rx / 1400:9.2f} {tx / 1400:9.2f} {rx / 1024:9.2f} {tx / 1024:9.2f}      0.00      0.00      0.00      0.70")
-        lines += ["", f"{rec.local(host, day[0], '%H:%M:%S')}        IFACE   rxerr/s   txerr/s    coll/s  rxdrop/s  txdrop/s  txcarr/s  rxfram/s  rxfifo/s  txfifo/s"]
-        for a, b in itertools.pairwise(day):
-            for d in rec.nics(host):
-                err, rxd, txd = (max(0.0, rec.value(n, host, d, b) - rec.value(n, host, d, a)) / (b - a) for n in ("rx_err", "rx_drop", "tx_drop"))
-                lines.append(f"{rec.local(host, b, '%H:%M:%S')}  {d:>11} {err:9.2f}      0.00      0.00 {rxd:9.2f} {txd:9.2f}      0.00      0.00      0.00      0.00")
-        lines += ["", f"{rec.local(host, day[0], '%H:%M:%S')}     atmptf/s  estres/s retrans/s isegerr/s   orsts/s"]
-        for a, b in itertools.pairwise(day):
-            r = max(0.0, rec.value("tcp_retrans", host, "", b) - rec.value("tcp_retrans", host, "", a)) / (b - a)
-            lines.append(f"{rec.local(host, b, '%H:%M:%S')}         0.10      0.05 {r:9.2f}      0.00      0.30")
+        for day, times in rec.days(host):
+            _sar_day(rec, host, day, times)
+
+
+def _sar_day(rec: Recorder, host: Host, day: str, times: list[float]) -> None:
+    lines = rec.file(host, f"sar_net_{day}.txt")
+    lines += [f"Linux 5.15.0-105-generic ({host.name.split('.')[0]}) \t{rec.local(host, times[0], '%m/%d/%Y')} \t_x86_64_\t({host.cores} CPU)", ""]
+    first = rec.local(host, times[0], "%H:%M:%S")
+
+    def rate(name: str, device: str, a: float, b: float) -> float:
+        return max(0.0, rec.value(name, host, device, b) - rec.value(name, host, device, a)) / (b - a)
+
+    pairs = list(itertools.pairwise(times))
+    lines.append(f"{first}        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s   rxcmp/s   txcmp/s  rxmcst/s   %ifutil")
+    for a, b in pairs:
+        for d in rec.nics(host):
+            rx, tx = rate("rx_bytes", d, a, b), rate("tx_bytes", d, a, b)
+            lines.append(f"{rec.local(host, b, '%H:%M:%S')}  {d:>11} {rx / 1400:9.2f} {tx / 1400:9.2f} {rx / 1024:9.2f} {tx / 1024:9.2f}      0.00      0.00      0.00      0.70")
+    lines += ["", f"{first}        IFACE   rxerr/s   txerr/s    coll/s  rxdrop/s  txdrop/s  txcarr/s  rxfram/s  rxfifo/s  txfifo/s"]
+    for a, b in pairs:
+        for d in rec.nics(host):
+            lines.append(f"{rec.local(host, b, '%H:%M:%S')}  {d:>11} {rate('rx_err', d, a, b):9.2f}      0.00      0.00 {rate('rx_drop', d, a, b):9.2f} {rate('tx_drop', d, a, b):9.2f}      0.00      0.00      0.00      0.00")
+    lines += ["", f"{first}     atmptf/s  estres/s retrans/s isegerr/s   orsts/s"]
+    for a, b in pairs:
+        lines.append(f"{rec.local(host, b, '%H:%M:%S')}         0.10      0.05 {rate('tcp_retrans', '', a, b):9.2f}      0.00      0.30")
 
 
 def ip_link(rec: Recorder) -> None:
