@@ -26,6 +26,7 @@ EXPLAINED = -4.0  # an event that another hypothesis's cause brought about is ha
 BELOW = -0.8  # the same where no time tells, but the place in one file does
 LATER = -1.2  # of two failures without a known mechanism between them, the later one is less likely the first
 SURVIVED = -3.5  # the process wrote on after it
+UNFELT = -2.5  # a machine's complaint that no process of the job met, though their logs are here
 UNSEEN = -3.5  # a fault that a process may survive, but of which no consequence is seen
 RESTARTED = -3.5  # the job was started again after it, and that start failed of something else
 OTHER_ATTEMPT = -1.0  # the job had already failed in an earlier attempt
@@ -58,7 +59,7 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: Graph) -> Verdict:
     """The verdict on a run with its hypotheses, most likely first."""
     if run.outcome == "finished":
         return Verdict("healthy", (), 0.0, "The run finished; nothing failed.")
-    weighed = [(m, *_weigh(m, run)) for m in _longest(m for rule in rules for m in matches(rule, run, graph))]
+    weighed = [(m, *_weigh(m, run, graph)) for m in _longest(m for rule in rules for m in matches(rule, run, graph))]
     weighed = _explain_away(weighed, run, graph)
     best: dict[str, tuple[Match, float, list[str]]] = {}
     for match, logit, why in sorted(weighed, key=_sort):
@@ -83,11 +84,16 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: Graph) -> Verdict:
 def _longest(found: Iterable[Match]) -> list[Match]:
     """Of several rules that fit one cause event, a chain across stages that reaches its symptom speaks for all of them."""
     found = list(found)
-    chains: dict[int, int] = {}
+    chains: set[int] = set()
     for match in found:
         if match.rule.id.startswith(ACROSS) and any(link.role == "symptom" and link.name in match.found for link in match.rule.links):
-            chains[match.cause.event_id] = max(chains.get(match.cause.event_id, 0), len(match.found))
-    return [m for m in found if (len(m.found) > 1 if m.rule.id.startswith(ACROSS) else len(m.found) > chains.get(m.cause.event_id, 0))]
+            chains.add(match.cause.event_id)
+    return [m for m in found if (_travels(m) if m.rule.id.startswith(ACROSS) else m.cause.event_id not in chains)]
+
+
+def _travels(match: Match) -> bool:
+    """Whether a chain goes along an edge: that one machine complains twice joins no stages."""
+    return any("edge" in link.relation for link in match.rule.links if link.name in match.found)
 
 
 def _sort(item: tuple[Match, float, list[str]]) -> tuple:
@@ -97,7 +103,7 @@ def _sort(item: tuple[Match, float, list[str]]) -> tuple:
     return (-round(logit, 6), -len(match.found), match.cause.attempt or 0, unplaced, time, match.cause.event_id, match.rule.id)
 
 
-def _weigh(match: Match, run: Run) -> tuple[float, list[str]]:
+def _weigh(match: Match, run: Run, graph: Graph) -> tuple[float, list[str]]:
     """The sum of one match before hypotheses are compared, with its terms in words."""
     terms = [(f"base rate of {match.cause_class}", prior(match.cause_class)), *match.terms()]
     cause = match.cause
@@ -106,6 +112,8 @@ def _weigh(match: Match, run: Run) -> tuple[float, list[str]]:
         terms.append(("the process went on after it", SURVIVED))
     elif cause.attrs.get("lived_on") and not any(_felt(e, run) for e in match.found.values() if e is not cause):
         terms.append(("the process went on after it, and nothing came of it", UNSEEN))
+    elif len(run.processes) > 1 and not _felt(cause, run) and not any(_felt(run.events[i], run) for i in graph.effects(cause.event_id)):
+        terms.append(("no process of the job met it", UNFELT))
     if tier := cause.attrs.get("generic"):
         terms.append(("its wording is known in general only", GENERAL[tier]))
     if cause.attrs.get("outside"):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from rca.correlate.concern import follows, lasting
+from rca.correlate.identity import role_of
 from rca.correlate.view import View
 from rca.model import Edge, Event
 from rca.taxonomy import Kind
 
 DEATH = frozenset({Kind.SERVICE_LOST, Kind.HOST_OOM, Kind.KILLED_BY_KERNEL, Kind.MEMORY_GREW, Kind.KILLED, Kind.HOST_DOWN})
 ASKED = frozenset({Kind.RPC_REFUSED, Kind.RPC_TIMEOUT, Kind.RPC_FAILED, Kind.WEIGHTS_FAILED, Kind.SERVICE_LOST, Kind.RPC_ERROR_REPLY})
+WORKERS = ("rollout", "train", "reference", "reward", "critic")
 SERVICE_ROLES = ("meta_server", "controller", "scheduler", None)
 
 
@@ -29,6 +31,8 @@ def build(view: View) -> list[Edge]:
 
 def _asks(cause: Event, effect: Event) -> bool:
     about = effect.attrs.get("about") or {}
+    if (about.get("role") or role_of(about.get("worker"))) in WORKERS:
+        return False  # a worker that does not answer is no service that others share
     if about.get("host") and cause.host:
         return about["host"] == cause.host
     return effect.stage == "weights_update" or effect.kind == Kind.WEIGHTS_FAILED
