@@ -35,6 +35,7 @@ TEMPERATURE = 1.25  # how much the sums overstate: see docs/measurements.md
 ACROSS = "coupling/"  # rules that join stages: their chains take over what a rule for one event says
 MARGIN_NS = 2_000_000_000  # failures closer than this are not ordered
 WHO = frozenset({"host", "role", "rank", "gpu", "pid"})  # what a worker has, and its caller has otherwise
+LOUD = frozenset({Kind.READ_ONLY, Kind.IO_ERROR, Kind.NO_SPACE})  # whoever meets these gets an error
 UNREADABLE = frozenset({Kind.CHECKPOINT_INVALID, Kind.CHECKPOINT_MISMATCH, Kind.DAMAGED, Kind.MISSING_FILE})
 COMING_UP = ("recover", "load", "init")
 SAME_START_NS = 300 * 10**9
@@ -112,7 +113,7 @@ def _weigh(match: Match, run: Run, graph: Graph) -> tuple[float, list[str]]:
         terms.append(("the process went on after it", SURVIVED))
     elif cause.attrs.get("lived_on") and not any(_felt(e, run) for e in match.found.values() if e is not cause):
         terms.append(("the process went on after it, and nothing came of it", UNSEEN))
-    elif len(run.processes) > 1 and not _felt(cause, run) and not any(_felt(run.events[i], run) for i in graph.effects(cause.event_id)):
+    elif cause.kind in LOUD and len(run.processes) > 1 and not any(_felt(e, run) for e in (*match.found.values(), *(run.events[i] for i in graph.effects(cause.event_id)))):
         terms.append(("no process of the job met it", UNFELT))
     if tier := cause.attrs.get("generic"):
         terms.append(("its wording is known in general only", GENERAL[tier]))
