@@ -36,6 +36,7 @@ class Spans:
     peers: list[tuple[str | None, str | None, int | None]] = field(default_factory=list)
     sources: list[tuple[int, str]] = field(default_factory=list)  # (first row, file)
     raws: dict[tuple[str, int], str] = field(default_factory=dict)  # lines that ingest kept, by file and offset
+    records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # hand-overs and acknowledgements, with their files
     up: array = field(default_factory=lambda: array("q"))  # the parent's row, or one of the numbers above
     answered: bytearray = field(default_factory=bytearray)  # of a call: 0 no span of the callee, 1 it ended well, 2 it failed, 3 it has no end
     served: dict[int, int] = field(default_factory=dict)  # callee -> the process that answered
@@ -135,6 +136,7 @@ def join(readings: list[Reading]) -> Spans:
             spans.columns[name] += array(code, [numbers[name][i] for i in column]) if name in numbers else column
         for offset, raw in table.get("raws", {}).items():
             spans.raws[source, offset] = raw
+        spans.records += [(source, record) for record in table.get("records", ())]
     _link(spans)
     return spans
 

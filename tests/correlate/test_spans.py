@@ -160,3 +160,57 @@ def test_the_same_exception_in_a_log_is_the_same_event(tmp_path: Path) -> None:
     found = run(tmp_path, *chain(), **{"worker.log": log})
     (event,) = [e for e in found.events if e.kind == Kind.DEVICE_OOM]
     assert event.source == "worker.log" and {r.source for r in event.records} == {"worker.log", "otel/traces.jsonl"}
+
+
+# -- hand-overs and slow workers --------------------------------------------------------------------------------------------
+
+
+def journal(*records: dict[str, Any], role: str = "controller", host: str = "n1", pid: int = 5, **more: Any) -> str:
+    """The journal of one process."""
+    return "".join(line(r) for r in ({"schema": "rca.trace/1", "host": host, "pid": pid, "role": role, "start": NOON_NS, **more}, *records))
+
+
+def test_a_payload_that_arrives_as_something_else(tmp_path: Path) -> None:
+    """Sender and receiver wrote down what they handed over: what differs is told at the receiver, with both lines."""
+    sent = {"t": NOON_NS, "e": "handoff", "id": "1", "n": "logprobs", "st": "reference", "s": 4, "a": {"handoff": "b4", "side": "sender", "count": 64, "checksum": "aa"}}
+    got = sent | {"t": NOON_NS + 9, "a": {"handoff": "b4", "side": "receiver", "count": 48, "checksum": "bb"}}
+    found = run_of(tmp_path, {"ref.rca.jsonl": journal(sent, role="reference", rank=0, host="n2"), "c.rca.jsonl": journal(got)})
+    (event,) = [e for e in found.events if e.kind == Kind.PAYLOAD_DIFFERS]
+    assert (event.attrs["differs"], event.attrs["wanted"], event.attrs["got"], event.attrs["sender_host"]) == (["checksum", "count"], 64, 48, "n2")
+    assert {r.source for r in event.records} == {"ref.rca.jsonl", "c.rca.jsonl"} and event.step == 4
+    same = run_of(tmp_path / "b", {"ref.rca.jsonl": journal(sent, role="reference", rank=0), "c.rca.jsonl": journal(sent | {"a": sent["a"] | {"side": "receiver"}})})
+    assert not [e for e in same.events if e.kind == Kind.PAYLOAD_DIFFERS]
+
+
+def test_an_event_without_its_acknowledgement(tmp_path: Path) -> None:
+    """Who did not confirm a stage event is named; one that all confirmed is quiet."""
+    emitted = [{"t": NOON_NS + i, "e": "event", "id": f"e{i}", "n": "rollout_start", "st": "rollout", "s": 4 + i, "a": {"receivers": ["rollout/0", "rollout/1"]}} for i in range(2)]
+    acks = [[{"t": NOON_NS + 50, "e": "ack", "id": "e0", "n": "rollout_start"}], [{"t": NOON_NS + 50, "e": "ack", "id": "e0"}, {"t": NOON_NS + 60, "e": "ack", "id": "e1"}]]
+    files = {"c.rca.jsonl": journal(*emitted)} | {f"r{i}.rca.jsonl": journal(*acks[i], role="rollout", rank=i, host=f"n{i + 2}", pid=70 + i) for i in range(2)}
+    found = run_of(tmp_path, files)
+    (lost,) = [e for e in found.events if e.kind == Kind.EVENT_LOST]
+    assert (lost.step, lost.attrs["callee"], lost.attrs["got"], lost.attrs["wanted"]) == (5, "rollout/0", 1, 2) and lost.records[0].text.startswith('{"t"')
+    assert [e.step for e in found.events if e.kind == Kind.EVENT_ACKNOWLEDGED] == [4]
+
+
+def steps(slow: dict[tuple[int, int], float], workers: int = 3) -> str:
+    """Six steps of three workers that take ten seconds each, but for some."""
+    spans = []
+    for step in range(6):
+        for worker in range(workers):
+            seconds = slow.get((step, worker), 10.0 + worker * 0.3)
+            spans.append(line(request([span(a(1 + step * 10 + worker), "", "compute_logprobs", 2, NOON_NS + step * 100 * SECOND_NS, seconds, stage="ref", step=step)], "ref-worker", f"n{worker}", 70 + worker, worker__index=worker)))
+    return "".join(spans)
+
+
+def test_one_worker_that_became_slow(tmp_path: Path) -> None:
+    """Many times as long as its siblings and as before: told with worker, host and step; it cites the line."""
+    found = run(tmp_path, steps({(4, 1): 55.0}))
+    (event,) = [e for e in found.events if e.kind == Kind.LATENCY_ROSE]
+    assert (event.host, event.step, event.attrs["usual_s"]) == ("n1", 4, 10.3) and event.records[0].text.startswith('{"resourceSpans"')
+
+
+def test_a_slow_step_of_all_and_a_slow_first_step_are_nothing(tmp_path: Path) -> None:
+    """What is slow for everybody, or has no past, names no worker."""
+    assert not [e for e in run(tmp_path / "a", steps({(4, w): 55.0 for w in range(3)})).events if e.kind == Kind.LATENCY_ROSE]
+    assert not [e for e in run(tmp_path / "b", steps({(0, 1): 55.0})).events if e.kind == Kind.LATENCY_ROSE]

@@ -143,8 +143,9 @@ def test_deep_nesting_and_noise(tmp_path: Path) -> None:
     """A line of nothing but brackets, bytes that are no text and other people's lines cost themselves only."""
     good = line(request([span()]))
     deep = '{"resourceSpans":' + "[" * 100_000 + "\n"
-    reading = read(tmp_path, good.encode() + deep.encode() + b"\xff\xfe\x00{\n" + b"Traceback (most recent call last):\n" + b'{"resourceLogs":[]}\n' + good.encode())
-    assert len(rows(reading)) == 2 and reading.damaged == 3
+    reading = read(tmp_path, good.encode() + deep.encode() + b"\xff\xfe\x00{\n" + b"RuntimeError: CUDA error: an illegal memory access was encountered\n" + b'{"resourceLogs":[]}\n' + good.encode())
+    assert len(rows(reading)) == 2 and reading.damaged == 2  # the brackets and the bytes
+    assert [e.kind for e in reading.events] == [Kind.DEVICE_ILLEGAL_ACCESS]  # what stands between spans is read like any log
 
 
 def test_random_cuts_never_raise(tmp_path: Path) -> None:

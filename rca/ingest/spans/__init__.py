@@ -46,16 +46,22 @@ def read(source: Source, engine: Any, by_literal: list[list[Any]], points: int) 
 
 def finished(source: Source, shape: str, table: Any, engine: Any, by_literal: list[list[Any]], points: int) -> dict[str, Any] | None:
     """The result for a file whose spans are in the table; None where it holds nothing of a trace after all."""
-    if not len(table) and not table.damaged and not table.gaps:
+    if not (len(table) or table.records or table.alone):
         return None
     from rca.ingest.reader import Reader
-    from rca.ingest.spans.events import emit
+    from rca.ingest.spans.events import emit, known
 
     reader = Reader(source.name, points)
+    text = "\n".join(line for _, line in table.lines)
+    if text:
+        found = known(text, engine, by_literal)
+        for offset, line in table.lines:
+            low = line.lower()
+            reader.line(line, None, offset, [s for s in found if any(w.lower() in low for w in s.literals)])
     emit(table, source, reader, engine, by_literal)
     out = reader.finish()
     gaps = "; ".join(f"{reason} ({count})" for reason, count in sorted(table.gaps.items()))
-    out |= {"shape": shape, "damaged": table.damaged, "parsed": source.size, "spans": [table.finish()]}
+    out |= {"shape": shape, "damaged": table.damaged, "parsed": max(0, source.size - sum(len(line) + 1 for _, line in table.lines) + reader.parsed), "spans": [table.finish()]}
     out["scan"] = {"consumed": source.size, "truncated": gaps or None, "lines": ()}
     return out
 

@@ -23,6 +23,7 @@ from rca.ingest.streams import open_range, open_stream
 
 CHUNK_BYTES = 1 << 20
 LINE_MAX = 64 << 20  # bytes of one line that is parsed as a whole
+LINE_CUT = 16 << 10  # characters of a line that is no JSON
 WINDOW = 4 << 20  # characters; a larger element is entered
 DEPTH_MAX = 24
 SPACE = re.compile(r"[\s,\ufeff\x00]*")
@@ -90,8 +91,8 @@ class Walker:
     `key` names the array that an element stands in, None at the top. `damaged` counts what could not be parsed.
     """
 
-    def __init__(self, more: Callable[[int], str], text: str = "", inside: tuple[str, ...] = ()) -> None:
-        self._more, self._text, self._inside = more, text, frozenset(inside)
+    def __init__(self, more: Callable[[int], str], text: str = "", inside: tuple[str, ...] = (), other: Callable[[int, str], None] | None = None) -> None:
+        self._more, self._text, self._inside, self._other = more, text, frozenset(inside), other
         self._at = 0  # in the text
         self._known = (0, 0)  # (place in the text, its byte offset in the source)
         self._ended = False
@@ -204,11 +205,16 @@ class Walker:
             self._last = members  # those of an object stay known behind its end
 
     def _skip_line(self) -> None:
-        """Text between objects is none of ours."""
+        """Text between objects is somebody else's: `other` is told of it."""
         end = self._text.find("\n", self._at)
+        if end < 0 and len(self._text) - self._at < WINDOW and self._read():
+            end = self._text.find("\n", self._at)
         while end < 0 and self._read(keep=False):
             end = self._text.find("\n", self._at)
-        self._at = len(self._text) if end < 0 else end + 1
+        end = len(self._text) if end < 0 else end
+        if self._other is not None:
+            self._other(self._byte(self._at), self._text[self._at : min(end, self._at + LINE_CUT)])
+        self._at = min(end + 1, len(self._text))
 
     def _resync(self, start: int) -> None:
         """Go on at the next object behind a damaged place."""

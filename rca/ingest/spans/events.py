@@ -7,7 +7,7 @@ from typing import Any
 from rca.ingest.reader import TEXT_CUT, Reader, Stream
 from rca.ingest.signatures import Signature
 from rca.ingest.sources import Source, read_range
-from rca.ingest.spans import failures
+from rca.ingest.spans import failures, records, slow
 from rca.ingest.spans.table import CALLS, NO_TIME, Table
 from rca.ingest.times import Stamp
 from rca.taxonomy import Kind
@@ -24,7 +24,7 @@ Place = tuple[int | None, int, str]
 
 def emit(table: Table, source: Source, reader: Reader, engine: Any, by_literal: list[list[Signature]]) -> None:
     """Add the events of one file's spans, and a stream for each of its processes, to its reader."""
-    writers = _Writers(table, source, reader)
+    writers = Writers(table, source, reader)
     seen: set[tuple] = set()
     for note in sorted(table.notes, key=lambda n: (n["offset"], n["row"])):
         key = (note["trace"], note["id"], note["kind"], note["end"] is None)
@@ -34,10 +34,14 @@ def emit(table: Table, source: Source, reader: Reader, engine: Any, by_literal: 
         if note["end"] is None or failures.failed(note):
             _one(note, table, writers, reader, engine, by_literal)
     _confirmed(table, writers, reader)
+    records.emit(table, writers, reader)
+    for row in slow.rows(table):
+        offset = table.columns["offset"][row]
+        table.raws[offset] = writers.place(offset, "")[2]
     writers.finish()
 
 
-def _one(note: dict[str, Any], table: Table, writers: _Writers, reader: Reader, engine: Any, by_literal: list[list[Signature]]) -> None:
+def _one(note: dict[str, Any], table: Table, writers: Writers, reader: Reader, engine: Any, by_literal: list[list[Signature]]) -> None:
     stage, _step = table.phases[note["phase"]]
     worker, address, port = table.peers[note["peer"]]
     stream = writers.at(note)
@@ -53,11 +57,11 @@ def _one(note: dict[str, Any], table: Table, writers: _Writers, reader: Reader, 
     began = len(reader.events)
     to = (f" to {worker}" if worker else "") + (f" at {address}" + (f":{port}" if port else "") if address else "")
     if note["end"] is None:
-        stream.stamp = _stamp(note["start"])
+        stream.stamp = _stamp(note["start"]) if table.clock else None
         reader._emit(stream, Kind.REQUEST_OPEN, f"{note['name']}{to} began and has no end", "warning", at, attrs=attrs, **fields)
         return
-    stream.stamp = _stamp(note["end"] or note["start"])
-    signatures = _known(failures.said(note), engine, by_literal)
+    stream.stamp = _stamp(note["end"] or note["start"]) if table.clock else None
+    signatures = known(failures.said(note), engine, by_literal)
     if failures.calls(note):
         kind, how = failures.of_call(note, stage)
         words = failures.said(note)
@@ -67,10 +71,10 @@ def _one(note: dict[str, Any], table: Table, writers: _Writers, reader: Reader, 
     raised = failures.exceptions(note)
     stack = next((str(f["stack"]) for _, f in reversed(raised) if "Traceback (most recent call last)" in str(f.get("stack", ""))), None)
     if raised and (ns := raised[-1][0]):
-        stream.stamp = _stamp(ns)
+        stream.stamp = _stamp(ns) if table.clock else None
     if stack:
         stream.heading = (f"span {note['name']}", at)
-        reader.embedded(stream, stack, at, _known(stack, engine, by_literal))
+        reader.embedded(stream, stack, at, known(stack, engine, by_literal))
         stream.heading = None
     if len(reader.events) == began:
         kind, text, more = failures.of_work(note, stage, signatures)
@@ -81,7 +85,7 @@ def _one(note: dict[str, Any], table: Table, writers: _Writers, reader: Reader, 
         event["attrs"] = {**attrs, **event["attrs"]}
 
 
-def _known(text: str, engine: Any, by_literal: list[list[Signature]]) -> list[Signature]:
+def known(text: str, engine: Any, by_literal: list[list[Signature]]) -> list[Signature]:
     """The signatures whose literal stands in a text."""
     data = text.encode("utf-8", "replace")
     return [s for i in engine.scan(data, 0, len(data)) for s in by_literal[i]] if data else []
@@ -95,7 +99,7 @@ def _stamp(ns: int | None) -> Stamp | None:
     return Stamp(ns, 500, True, True, False) if ns is not None else None
 
 
-def _confirmed(table: Table, writers: _Writers, reader: Reader) -> None:
+def _confirmed(table: Table, writers: Writers, reader: Reader) -> None:
     """`event.acknowledged` for the last hand-overs whose receivers all answered."""
     hands_over = {i for i, name in enumerate(table.names) if failures.HANDS_OVER.search(name) and not failures.STOPS.search(name)}
     if not hands_over:
@@ -117,7 +121,7 @@ def _confirmed(table: Table, writers: _Writers, reader: Reader) -> None:
         reader._emit(stream, Kind.EVENT_ACKNOWLEDGED, text, "info", at, attrs={"span": True, "op": table.names[name], "row": row, "inherited": False, "receivers": len(rows)})
 
 
-class _Writers:
+class Writers:
     """The processes of a table as streams of the file's reader."""
 
     def __init__(self, table: Table, source: Source, reader: Reader) -> None:
@@ -141,7 +145,7 @@ class _Writers:
         if stream is None:
             about = self._table.procs[proc]
             stream = self._streams[proc] = Stream(self._reader.points)
-            stream.host, stream.pid, stream.rank, stream.local_rank = about.get("host"), about.get("pid"), about.get("rank"), about.get("local_rank")
+            stream.host, stream.pid, stream.rank, stream.local_rank = about.get("host", about.get("address")), about.get("pid"), about.get("rank"), about.get("local_rank")
             stream.actor = failures.named(about)
             stream.said_stage = True
             if isinstance(about.get("world"), int):
@@ -163,6 +167,12 @@ class _Writers:
         """The stream of a row's process."""
         return self._stream(self._table.columns["proc"][row])
 
+    def of_process(self, process: dict[str, Any]) -> Stream:
+        """The stream of a process that a record states."""
+        known = {tuple(sorted((k, str(v)) for k, v in about.items())): number for number, about in enumerate(self._table.procs)}
+        number = known.get(tuple(sorted((k, str(v)) for k, v in process.items())))
+        return self._stream(self._table.proc(("record", tuple(sorted(process.items(), key=str))), process, {}) if number is None else number)
+
     def place(self, offset: int, span: str) -> Place:
         """`(None, offset, text)` of the line that states a span; the line is counted when it is cited."""
         found = self._places.get((offset, span))
@@ -172,7 +182,7 @@ class _Writers:
             start = offset
             if rest and span and span.encode() not in line:  # a document: the span stands further down
                 data = read_range(self._source, offset, NEAR_BYTES)
-                where = data.find(f'"{span}"'.encode())
+                where = data.find(f'{span}"'.encode())
                 if where >= 0:
                     begin = data.rfind(b"\n", 0, where) + 1
                     start, line = offset + begin, data[begin : begin + RAW_BYTES].partition(b"\n")[0]
@@ -185,6 +195,8 @@ class _Writers:
         """Give each stream its count, its first and last signs of life and its steps."""
         table = self._table
         columns = table.columns
+        if not table.clock:
+            return  # times that are no dates show nobody's last sign of life
         steps: dict[int, dict[int, tuple[int, int, int]]] = {}
         for proc, phase, end, offset in zip(columns["proc"], columns["phase"], columns["end"], columns["offset"], strict=True):
             step = table.phases[phase][1]

@@ -159,7 +159,10 @@ class Decoder:
         try:
             value = json.loads(line, parse_float=str)
         except (ValueError, RecursionError):
-            self.table.damaged += 1
+            if line.lstrip()[:1] in (b"{", b"["):
+                self.table.damaged += 1
+            else:
+                self.table.text(offset, line[: documents.LINE_CUT].decode("utf-8", "replace"))
             return
         if not take(self.table, value, offset) and not (isinstance(value, dict) and any(k in value for k in SIBLINGS)):
             self.table.damaged += 1

@@ -18,6 +18,8 @@ NO_TIME = -(1 << 62)  # in a column of times, where the source states none
 LATEST_NS = 1 << 62
 NAMES_MAX = 20_000  # distinct texts of one dictionary; what is beyond shares one entry
 NOTES_MAX = 2_000  # of one file
+LINES_MAX = 20_000
+RECORDS_MAX = 20_000
 ALIKE_MAX = 4  # notes on failures of one name, process, callee and message
 TEXT_MAX = 4_000  # characters kept of a message or stack
 #: Columns in order with their type codes: 8-byte integers and 4-byte numbers of dictionary entries.
@@ -56,6 +58,11 @@ class Table:
         self.notes: list[dict[str, Any]] = []
         self.dropped = 0  # notes that found no room
         self.damaged = 0  # lines or elements that are no spans
+        self.lines: list[tuple[int, str]] = []  # (offset, text) of what stands between spans
+        self.alone = False  # whether the file is known to hold nothing but a trace, even where none of it is kept
+        self.clock = True  # whether its times are dates; otherwise only durations tell
+        self.raws: dict[int, str] = {}  # lines that a later stage may want to cite, by offset
+        self.records: list[dict[str, Any]] = []  # hand-overs, acknowledgements, checkpoints
         self.gaps: dict[str, int] = {}  # what was left out, and how often
         self._name: dict[str, int] = {"": 0}
         self._proc: dict[Any, int] = {(): 0}
@@ -159,13 +166,36 @@ class Table:
         else:
             self.dropped += 1
 
+    def record(self, kind: str, name: str, key: str, ns: int | None, offset: int, fields: dict[str, Any], process: dict[str, Any], stage: Any, step: int | None,
+               request: str = "", receivers: list[str] | None = None) -> None:  # fmt: skip
+        """Remember a hand-over of a payload (`handoff`), an `event` or its `ack`, or a `checkpoint`."""
+        if len(self.records) >= RECORDS_MAX:
+            self.dropped += 1
+            return
+        about = {n: v for n in WHO if isinstance(v := fields.get(n, process.get(n)), str | int)}
+        stage = fields.get("stage", stage)
+        self.records.append({
+            "e": kind, "name": name, "id": key, "ns": ns, "offset": offset, "process": about, "stage": aliases.stage_named(str(stage)) if stage is not None else aliases.stage_named(name),
+            "step": fields.get("step", step), "request": request or None, "receivers": receivers or [],
+            "fields": {k: v[:TEXT_MAX] if isinstance(v, str) else v for k, v in fields.items() if k not in WHO and isinstance(v, str | int | float)},
+        })  # fmt: skip
+
+    def text(self, offset: int, line: str) -> None:
+        """A line that is no span: it is read like any log's."""
+        self.damaged += "\ufffd" in line
+        if len(self.lines) < LINES_MAX:
+            if line.strip():
+                self.lines.append((offset, line))
+        else:
+            self.gap(f"lines between spans beyond the first {LINES_MAX}")
+
     def gap(self, reason: str) -> None:
         """Count something that was left out."""
         self.gaps[reason] = self.gaps.get(reason, 0) + 1
 
     def part(self) -> dict[str, Any]:
         """Everything as plain values, for `join`."""
-        return self.finish() | {"notes": self.notes, "damaged": self.damaged}
+        return self.finish() | {"notes": self.notes, "damaged": self.damaged, "lines": self.lines}
 
     def join(self, part: dict[str, Any]) -> None:
         """Append what another worker read of the same file, further down."""
@@ -185,6 +215,8 @@ class Table:
             self.notes.append(note | {"row": first + note["row"], "proc": known["proc"][note["proc"]], "phase": known["phase"][note["phase"]], "peer": known["peer"][note["peer"]]})
         self.dropped += part["dropped"] + max(0, len(part["notes"]) - max(0, room))
         self.damaged += part["damaged"]
+        self.lines += part["lines"][: LINES_MAX - len(self.lines)]
+        self.records += part["records"][: RECORDS_MAX - len(self.records)]
         for reason, count in part["gaps"].items():
             self.gaps[reason] = self.gaps.get(reason, 0) + count
 
@@ -198,6 +230,7 @@ class Table:
         return {
             "columns": {name: column.tobytes() for name, column in self.columns.items()}, "names": self.names, "procs": self.procs,
             "phases": self.phases, "peers": self.peers, "dropped": self.dropped, "gaps": self.gaps,
+            "clock": self.clock, "raws": self.raws, "records": self.records,
         }  # fmt: skip
 
 

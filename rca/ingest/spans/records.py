@@ -1,0 +1,64 @@
+"""Hand-overs and checkpoints that traces state: what one file tells becomes events here, what needs both sides is left to correlate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rca.ingest.spans.failures import SAVES
+from rca.ingest.spans.table import Table, failed_tag
+from rca.ingest.times import Stamp
+from rca.taxonomy import Kind
+
+if TYPE_CHECKING:
+    from rca.ingest.reader import Reader
+    from rca.ingest.spans.events import Writers
+
+KEPT = 4_000  # records that go on to correlate
+DONE = ("true", "1", "yes", "ok", "complete", "completed", "committed", "success")
+PAYLOAD = ("count", "shape", "dtype", "checksum")
+
+
+def emit(table: Table, writers: Writers, reader: Reader) -> None:
+    """Events of checkpoints; and every other record gets its line."""
+    for note in table.notes:  # spans that carry a checksum or a manifest are records, too
+        own = note["fields"]
+        if "checksum" in own or ("item" in own and "count" in own) or "complete" in own or "fsync" in own:
+            stage, step = table.phases[note["phase"]]
+            kind = "checkpoint" if "complete" in own or "fsync" in own or stage in SAVES else "handoff"
+            table.record(kind, note["name"], note["id"], note["end"] or note["start"], note["offset"], own, table.procs[note["proc"]], stage, step, str(own.get("request") or ""))
+    saves: dict[tuple, list[dict[str, Any]]] = {}
+    for record in table.records:
+        if record["e"] == "checkpoint":
+            saves.setdefault((str(record["fields"].get("path") or record["name"]), record["step"], record["process"].get("rank")), []).append(record)
+    for found in saves.values():
+        _checkpoint(found, writers, reader)
+    kept = [r for r in table.records if r["e"] != "checkpoint" and (r["e"] != "event" or r["receivers"] or "receivers" in r["fields"])]
+    table.records = kept[-KEPT:]
+    for record in table.records:
+        record["raw"] = writers.place(record["offset"], record["id"])[2]
+        record["line_offset"] = writers.place(record["offset"], record["id"])[1]
+
+
+def _checkpoint(records: list[dict[str, Any]], writers: Writers, reader: Reader) -> None:
+    """What became of one checkpoint: complete, failed, or begun and left."""
+    last = records[-1]
+    own = last["fields"]
+    done = str(own.get("complete", "")).lower() in DONE or str(own.get("complete")) == "True"
+    synced = str(own.get("fsync", "ok")).lower() in (*DONE, "0", "none", "")
+    error = own.get("error")
+    broken = (error is not None and failed_tag(error)) or not synced
+    if "complete" not in own and "fsync" not in own and error is None:
+        return  # it says nothing of an end
+    stream = writers.of_process(last["process"])
+    stream.stage, stream.step = last["stage"] or "save", last["step"]
+    stream.stamp = Stamp(last["ns"], 500, True, True, False) if last["ns"] else None
+    at = writers.place(last["offset"], last["id"])
+    path = own.get("path")
+    what = f"checkpoint {path}" if path else f"checkpoint of {last['name']}"
+    if broken:
+        kind, severity, text = Kind.SAVE_FAILED, "error", f"{what}: {own.get('fsync') if not synced else error}"
+    elif done:
+        kind, severity, text = Kind.SAVED, "info", f"{what} is complete"
+    else:
+        kind, severity, text = Kind.SAVE_OPEN, "warning", f"{what} was begun and is not complete"
+    reader._emit(stream, kind, text, severity, at, attrs={"span": True, "inherited": False, "files": own.get("files")}, **({"path": str(path)} if path else {}))
