@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_STAMP := .venv/.installed-tests
 
-.PHONY: demo test check docs bench score clean
+.PHONY: demo test check docs bench bench-big score clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -34,6 +34,9 @@ docs: $(STAMP)  ## the generated pages
 
 bench: $(TEST_STAMP)  ## speed and memory against ripgrep, with the bars
 	$(BIN)/python bench/run.py
+
+bench-big: $(TEST_STAMP)  ## 512 ranks, 2 GB, a million spans: time and memory
+	$(BIN)/python bench/big.py --archive
 
 CASES ?= ../shared/cases/faultlab
 score: $(STAMP)  ## accuracy on labelled cases: make score CASES=DIR

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from itertools import combinations
 from statistics import median
@@ -151,9 +152,10 @@ def _limits(bounds: Iterable[Bound]) -> dict[tuple[str, str], tuple[int, int]]:
 def _spread(hosts: list[str], seen: dict[str, dict[Key, int]], limits: dict[tuple[str, str], tuple[int, int]]) -> dict[str, Offset]:
     """Offsets against the first host, directly or over others, by the paths of the least error; hosts that no path leads to are left out."""
     done: dict[str, Offset] = {}
+    order = {host: i for i, host in enumerate(hosts)}
     found = {hosts[0]: Offset(0, 0)}
     while len(done) < len(found) and len(done) < HUBS_MAX:
-        hub = min((h for h in found if h not in done), key=lambda h: (found[h].error_ns, hosts.index(h)))
+        hub = min((h for h in found if h not in done), key=lambda h: (found[h].error_ns, order[h]))
         base = done[hub] = found[hub]
         for host in hosts:
             if host in done or (one := _pair(seen.get(hub, {}), seen.get(host, {}), limits.get((hub, host)))) is None:
@@ -205,7 +207,10 @@ def _agreed(found: dict[str, Offset], first: str) -> dict[str, Offset]:
     if len(found) < 3:
         return found
     ordered = sorted(found.items(), key=lambda item: (item[1].ns, item[0]))
-    near = max(([o for _, o in ordered if abs(o.ns - one.ns) <= AGREE_NS] for _, one in ordered), key=lambda group: (len(group), -abs(group[0].ns)))
+    places = [o.ns for _, o in ordered]
+    around = [(bisect_left(places, ns - AGREE_NS), bisect_right(places, ns + AGREE_NS)) for ns in places]
+    low, high = max(around, key=lambda span: (span[1] - span[0], -abs(places[span[0]])))
+    near = [o for _, o in ordered[low:high]]
     if 2 * len(near) > len(found):
         shift = median(o.ns for o in near)
     else:
