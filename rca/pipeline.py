@@ -85,12 +85,13 @@ def analyze(
     verdict = judge(run, load_rules(rules), graph.build(run.events, run.edges))
     run, verdict = _with_lines(run, verdict, sources, workers)
     recognised = bool(verdict.hypotheses) or any(e.source for e in run.events) or any(r.format not in ("plain", "skipped", "archive") for r in run.readings)
-    incomplete = any(r.reason and r.reason not in HARMLESS for r in run.readings)
+    incomplete = any(r.reason and r.reason not in HARMLESS and not r.reason.startswith(UNUSED) for r in run.readings)
     return Report(document(run, verdict, seconds=time.monotonic() - began, version=__version__), run, verdict, recognised, incomplete)
 
 
 #: Skipping these loses no evidence: they are no logs.
 HARMLESS = frozenset({"binary", "empty", "replaced later in the archive"})
+UNUSED = "unused: "  # values of an export that say nothing: stated, but no file is missing for them
 
 
 def _phrases(rules: Path | None) -> Path | None:

@@ -20,19 +20,23 @@ TABLE_HEAD = 40  # lines at the head by which a file of tables is recognised
 TABLE_SHARE = 0.8  # of them that must be understood
 FIRST_BYTES, LAST_BYTES = 16 << 20, 48 << 20  # of a larger file, what is read at its ends
 DOCUMENTS = (prometheus_json, prometheus_text)
-#: What the first lines of such files begin with; asked of every file, so it must fail fast.
+#: What one of the first lines of such files begins with; asked of every file, so it must fail fast.
 LIKELY = re.compile(
     rb'\s{0,40}\[?\s{0,40}\{\s{0,40}"(?:status|data|errorType|resultType|metric|result)"'
-    rb"|(?:[^\n]{0,300}\n){0,5}?(?:# (?:HELP|TYPE) |DCGM_FI_|DCGM_EXP_|node_[a-z]+_\w+[{ ]"
-    rb"|.{0,60}?(?:PING \S+ ?\(|\d+ bytes from |procs -{2,}|\s{0,6}r\s+b\s+swpd|link [\w-]+/\d|/(?:hw_)?counters/|(?:hw_)?counters/\w+:|# Port .{0,20}counters|timestamp, |index, |name, |uuid, |gpu_uuid, |pci\.bus_id, |gpu_bus_id, "
-    rb"|=+NVSMI LOG=+|# gpu |NIC statistics:|\d+: [\w.@-]+: <|(?:Ip|Tcp|TcpExt):|#kernel|\S+ mounted on /|device \S+ mounted on|rpc \d+ \d+|net \d+ \d+ \d+ \d+|Linux \S+ \(|avg-cpu|Device[: ]|some avg10=|MemTotal:|\s+total\s+used\s+free|top - |Mem:|Filesystem\s|[\d.]+ [\d.]+ [\d.]+ \d+/\d+ \d+|.{0,20}load average|(?:low|high|max|oom|oom_kill) \d+$|\S{0,200}memory\.(?:events|current)|Start: .{0,60}\nHOST:|HOST: ))",
+    rb"|(?>\[?\d[\d/:.TZ-]{7,32}(?:[ T][\d:.,]{8,18}Z?)?\]?,? ?)?"
+    rb"(?:# (?:HELP|TYPE|Port) |(?:DCGM_FI|DCGM_EXP|node)_\w{3,80}[{ ]|PING |\d{1,6} bytes from |procs -|link [\w-]{2,30}/\d|timestamp, |index, |name, |uuid, |gpu_uuid, |pci\.bus_id, |gpu_bus_id, "
+    rb"|={3,40}NVSMI LOG=|#\s?(?:Date +Time +|Time +)?gpu |NIC statistics:|\d{1,5}: [\w.@-]{1,40}: <|[\w.-]{1,30}: flags=|Inter-\||(?:Ip|Tcp|TcpExt|Icmp):|#kernel|(?:Ip|Tcp)[A-Z]\w{3,40} +\d"
+    rb"|device /?\w\S{1,200} mounted on|rpc \d+ \d+|net \d+ \d+ \d+ \d+|Client rpc stats|avg-cpu:|Device:? |Mem(?:Total|Available|Free)?: |[KMGT]i?B Mem"
+    rb"|top - | *PID USER| +total +used +free|USER +PID| *r +b +swpd|Filesystem +|low \d|HOST: |[\d.]{4,9} [\d.]{4,9} [\d.]{4,9} \d+/\d+ \d+|[AP]M +(?:CPU|runq|kbmem|IFACE|DEV|tps|proc/s)|(?:CPU|runq-sz|kbmemfree|IFACE|DEV|tps|proc/s) )",
 )
+LIKELY_WORDS = (b"counters/", b" avg10=", b"memory.current", b"memory.events", b"memory.max", b" mounted on /", b"load average: ", b"/loadavg")
+LIKELY_LINES = 8
 
 
 def whole(source: Source, size: int) -> Samples | None:
     """The samples of a file that holds nothing else; None for any other file. `size` is that of what it decodes to."""
     head = read_range(source, 0, HEAD_BYTES)
-    if not LIKELY.match(head):
+    if not likely(head):
         return None
     found = Samples(source.name)
     reader = next((d for d in DOCUMENTS if d.opens(head)), None)
@@ -55,6 +59,20 @@ def whole(source: Source, size: int) -> Samples | None:
     return found
 
 
+def likely(head: bytes) -> bool:
+    """Whether a file may be one of ours, told by the beginnings of its first lines."""
+    if any(word in head for word in LIKELY_WORDS):
+        return True
+    start = 0
+    for _ in range(LIKELY_LINES):
+        if LIKELY.match(head, start):
+            return True
+        start = head.find(b"\n", start) + 1
+        if not start:
+            break
+    return False
+
+
 def _tabular(head: bytes, name: str) -> bool:
     """Whether nearly all first lines belong to tables that we know."""
     cut = head.rfind(b"\n") + 1
@@ -63,11 +81,17 @@ def _tabular(head: bytes, name: str) -> bool:
     return lines > 0 and understood >= TABLE_SHARE * lines and trial.shape != "samples"
 
 
+def stated(found: Samples) -> str:
+    """The gaps of a file in words. Values that say nothing are no missing part of it."""
+    gaps = "; ".join(f"{what} ({count})" if count > 1 else what for what, count in sorted(found.gaps.items()))
+    return gaps if not gaps or any(not what.startswith(("values that", "series without a name", "native hist")) for what in found.gaps) else f"unused: {gaps}"
+
+
 def result(found: Samples, reader: Reader) -> dict[str, Any]:
     """What the reading of a file hands over, by way of a reader that saw no line."""
     reader.streams[""] = Stream(reader.points)
     plain = reader.finish()
-    gaps = "; ".join(f"{what} ({count})" if count > 1 else what for what, count in sorted(found.gaps.items()))
+    gaps = stated(found)
     plain |= {"samples": found.rows(), "shape": found.shape, "zoned": found.zoned, "parsed": found.understood}
     plain["measured"] = {"server_clock": found.server_clock, "addresses": found.addresses, "gaps": gaps}
     return plain

@@ -69,6 +69,7 @@ class Samples:
         self.command = ""  # whose output follows
         self.day: Stamp | None = None  # for tables that print a clock without a day
         self.shape_lines = 0
+        self.seen: dict[str, int] = {}  # tables of a kind so far: the first of some tools tells of the time since boot
         self.server_clock = False  # times are those of the collecting server, not of the host that they speak of
         self.addresses: dict[str, str] = {}  # address -> host, as labels state it
         self.understood = 0  # bytes

@@ -15,7 +15,7 @@ from rca.ingest.times import read as read_time
 
 LINE_CUT = 8192  # characters of a line that are looked at
 RULE = " \t#=*->[<|"
-AROUND = re.compile(r"[#=*\->\[<|\s]{0,40}(?:(?:time(?:stamp)?|date|at)\s{0,20}[:=]\s{0,4})?", re.I)
+AROUND = re.compile(r"[#=*\->\[<|\s]{0,40}(?:(?:time(?:stamp)?|date|at|start(?:ed)?)\s{0,60}[:=]\s{0,4})?", re.I)
 ALONE = re.compile(r"\s{0,9}(?:(?P<half>[AP]M)\b)?[\]#=*\-<|\s:]{0,40}$", re.I)
 EPOCH = re.compile(r"[#=*\->\[<|\s]{0,40}(?:(?:time(?:stamp)?|date|ts)\s{0,20}[:=]\s{0,4})?(1[5-9]\d{8}(?:\.\d{1,9}|\d{3})?)[\]#=*\-<|\s:]{0,40}$", re.I)
 COMMAND = re.compile(r"(?:\$|\+|>{2,3}|# (?=(?:[/\w]{1,40}/)?(?:ethtool|ip|cat|grep|nstat|netstat|nvidia-smi|vmstat|iostat|free|df|sar|mtr|ping|uptime|perfquery|rdma)\b)) ?(?P<command>\S.{0,300})$")
@@ -47,7 +47,7 @@ def read(data: bytes, start: int, line: int | None, found: Samples, most: int | 
             number += 1
         if not text.strip():
             if table is not None and not table.feed("", at):
-                table = None
+                table = _close(table)
             continue
         lines += 1
         rest = _untimed(text, found)
@@ -58,7 +58,7 @@ def read(data: bytes, start: int, line: int | None, found: Samples, most: int | 
         if table is not None and table.feed(rest, at):
             understood += 1
             continue
-        table = None
+        table = _close(table)
         opener = next((m for m in readers if m.START.match(rest)), None)
         if opener is not None:
             table = opener.Table(rest, at, found)
@@ -66,7 +66,14 @@ def read(data: bytes, start: int, line: int | None, found: Samples, most: int | 
             understood += 1
         elif _context(rest, found):
             understood += 1
+    _close(table)
     return understood, lines
+
+
+def _close(table: Any) -> None:
+    """End a table that has something left to say."""
+    if hasattr(table, "close"):
+        table.close()
 
 
 def _untimed(text: str, found: Samples) -> str | None:

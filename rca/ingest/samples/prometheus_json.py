@@ -92,7 +92,7 @@ def read(data: bytes, start: int, line: int | None, found: Samples) -> None:
         if not pairs:
             found.gap("series without values")
     tail = data.rstrip()[-1:]
-    if ends and tail not in (b"}", b"]"):
+    if tail not in (b"}", b"]"):
         found.gap("the file is cut off")
     found.understood += len(data)
 
