@@ -103,11 +103,10 @@ def read_scanned(source: Source, result: ScanResult, engine: Any, by_literal: li
     *decoded, points = allowance
     reader = Reader(source.name, points)
     size = result.decoded_size
-    if size and (measured := samples.whole(source, size)) is not None:
-        out = samples.result(measured, reader)
-        out["scan"] = {"consumed": result.consumed, "truncated": result.truncated, "lines": result.lines}
-        return out
-    if size <= DOCUMENT_MAX and _opens_document(read_range(source, 0, 64)) and (found := error_document(read_range(source, 0, size))):
+    measured = samples.whole(source, size) if size else None
+    if measured is not None and not (measured.tabular and any(by_literal[i] for i, _ in hits)):
+        pass  # numbers, and no phrase that means something by itself
+    elif size <= DOCUMENT_MAX and _opens_document(read_range(source, 0, 64)) and (found := error_document(read_range(source, 0, size))):
         at = (1, 0, found["raw"][:600])
         document(reader, found, at, [s for i, _ in hits for s in by_literal[i]])
     else:
@@ -116,7 +115,7 @@ def read_scanned(source: Source, result: ScanResult, engine: Any, by_literal: li
         for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
             lines.read(start, end, size)
             lines.finish_block(min(limit, end + excerpt.BLOCK_MAX - excerpt.AFTER_HIT), size)
-    out = reader.finish()
+    out = reader.finish() if measured is None else samples.result(measured, reader)
     out["scan"] = {"consumed": result.consumed, "truncated": result.truncated, "lines": result.lines}
     if out["shape"] == "plain" and reader.shapes.get("error_json"):
         out["shape"] = "error_json"

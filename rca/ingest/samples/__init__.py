@@ -54,6 +54,7 @@ def whole(source: Source, size: int) -> Samples | None:
         else:
             _tables.read(data[skipped:] if skipped else data, start + skipped, line, found)
             found.understood += len(data) - skipped
+    found.tabular = reader is None
     if len(parts) > 1:
         found.gap(f"{(size - FIRST_BYTES - LAST_BYTES) >> 20} MiB in the middle of a large export")
     return found
@@ -88,10 +89,10 @@ def stated(found: Samples) -> str:
 
 
 def result(found: Samples, reader: Reader) -> dict[str, Any]:
-    """What the reading of a file hands over, by way of a reader that saw no line."""
-    reader.streams[""] = Stream(reader.points)
+    """What the reading of a file hands over, with what a reader of its lines saw, if one was asked. Changes of tables are judged from the samples."""
+    reader.streams.setdefault("", Stream(reader.points))
     plain = reader.finish()
-    gaps = stated(found)
+    plain["events"] = [e for e in plain["events"] if e["attrs"].get("signature")]
     plain |= {"samples": found.rows(), "shape": found.shape, "zoned": found.zoned, "parsed": found.understood}
-    plain["measured"] = {"server_clock": found.server_clock, "addresses": found.addresses, "gaps": gaps}
+    plain["measured"] = {"server_clock": found.server_clock, "addresses": found.addresses, "gaps": stated(found)}
     return plain

@@ -65,7 +65,7 @@ class Samples:
         self.name, self.shape = name, shape
         self.stamp: Stamp | None = None  # of the lines that follow
         self.host: str | None = None
-        self.zoned = self.timed = False
+        self.zoned = self.timed = self.tabular = False
         self.command = ""  # whose output follows
         self.day: Stamp | None = None  # for tables that print a clock without a day
         self.shape_lines = 0
