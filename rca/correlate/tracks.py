@@ -116,7 +116,9 @@ def _tracks(view: View) -> Tracks:
                 name, subject = OF_LINES.get(name), (("device", subject),) if subject else ()
                 if name is None or isinstance(value, str):
                     continue
-            host = _host(view, said) or own
+                if name == "mem.service":
+                    subject = (*subject, ("source", reading.source))  # what two processes hold is not one series
+            host = _host(view, said) or _host(view, own)
             if name in BETWEEN and (observer := _observer(reading.source, host, view)):
                 subject = (*subject, ("observer", observer))
             clock_of = None if measured and measured.get("server_clock") else host

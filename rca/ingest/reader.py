@@ -174,9 +174,9 @@ class Reader:
             marks.take(stream, line, at, *seen, low, self.frameworks)
         if stream.seq <= FACT_LINES:
             introduce(stream.facts, text, low, known=bool(hits))
-        if counters.may_hold(low):
+        if counters.sampled(low):
             ns = stream.stamp.ns if stream.stamp else None
-            self.samples += [(ns, stream.host, *sample, *at) for sample in counters.samples(text)]
+            self.samples += [(ns, stream.host, *sample, *at) for sample in counters.samples(text, at[2])]
         return line
 
     # -- blocks -----------------------------------------------------------------------------------------------------

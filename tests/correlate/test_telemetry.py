@@ -166,3 +166,34 @@ def test_who_measures_the_ways_is_to_blame_where_all_of_them_are_bad(tmp_path: P
             lines += [f"[{BEGAN + i * 20}.5] 64 bytes from 10.0.0.{n}: icmp_seq={i + 1} ttl=63 time=0.1{i % 9} ms" for i in range(110) if observer == "n2" or i < 60 or i % 4 == 0]
             (tmp_path / observer / f"ping_{target}.log").write_text("\n".join(lines) + "\n")
     assert [(e.kind, e.host) for e in derived(tmp_path)] == [(Kind.PACKET_LOSS, "n1")]
+
+
+def service(root: Path, course: Callable[[int], int], form: str) -> None:
+    """A controller that prints what its store holds."""
+    from datetime import UTC, datetime
+
+    lines = []
+    for i in range(POINTS):
+        stamp = f"{datetime.fromtimestamp(BEGAN + i * STEP, UTC):%Y-%m-%dT%H:%M:%S}.000Z INFO "
+        lines += [f"{stamp}step {i} of 400 done, peak_mem={60 + i % 3}GiB batch_size=512", stamp + form.format(course(i), course(i) / 2**30)]
+    (root / "n1" / "controller.log").write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("form", ["meta_server health storage_size={0} keys=12", "blob-store-3: heap_used={1:.2f}GiB of 1900 GiB", "worker-2 rss={1:.1f} GiB threads=88"])
+def test_a_service_that_holds_more_every_step(form: str, tmp_path: Path) -> None:
+    """Whatever it calls it; with the lines as evidence, and a slope."""
+    job(tmp_path)
+    service(tmp_path, lambda i: (8 + 30 * i) << 30, form)
+    (event,) = derived(tmp_path)
+    assert (event.kind, event.attrs["of"]) == (Kind.MEMORY_GREW, "service")
+    assert abs(event.attrs["slope"] * STEP / 2**30 - 30) < 2
+    last = 8 + 30 * (POINTS - 1)
+    assert any(str(last) in r.text or str(last << 30) in r.text for r in event.also)
+
+
+@pytest.mark.parametrize("course", [lambda i: 90 << 30, lambda i: (10 + 9 * (i % 8)) << 30, lambda i: min(200, 40 * i + 4) << 30])
+def test_a_service_that_fills_and_empties_is_nothing(course: Callable[[int], int], tmp_path: Path) -> None:
+    """A level, a saw, a plateau."""
+    job(tmp_path)
+    service(tmp_path, course, "meta_server health storage_size={0} keys=12")
+    assert derived(tmp_path) == []

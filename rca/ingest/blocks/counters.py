@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import re
 
+from rca.ingest.blocks import sizes
+
 #: Names under which exporters print one counter -> our name.
 NAMES = {
     "carrier": "carrier", "tcp_retrans": "retransmits", "retranssegs": "retransmits", "tcp_retranssegs": "retransmits",
@@ -43,12 +45,17 @@ def may_hold(low: str) -> bool:
     )  # fmt: skip
 
 
-def samples(text: str) -> list[tuple[str | None, str, int | str]]:
-    """The known counters of one line as `(subject, name, value)`; empty for any other line."""
+def sampled(low: str) -> bool:
+    """Whether a line, given in lower case, may hold samples or sizes."""
+    return may_hold(low) or ("=" in low and sizes.may_hold(low))
+
+
+def samples(text: str, raw: str | None = None) -> list[tuple[str | None, str, int | str]]:
+    """The known counters of one line as `(subject, name, value)`; empty for any other line. `raw` is the line with its header."""
     found: list[tuple[str | None, str, int | str]] = [(m[1], "state_d", m[2]) for m in STATE.finditer(text)]
     pairs = [(NAMES[m[1].lower()], int(m[2])) for m in PAIR.finditer(text) if m[1].lower() in NAMES]
     if not pairs:
-        return found
+        return found + sizes.samples(raw or text)
     device, pid = DEVICE.search(text), PIDS.search(text)
     subject = (device[1] or device[2]) if device else pid[1] if pid else None
     return found + [(subject, name, value) for name, value in pairs]
