@@ -171,6 +171,7 @@ class Kind(StrEnum):
     CPU_THROTTLED = "cpu.throttled"
     CPU_STARVED = "cpu.starved"  # soft lockup, or far more runnable threads than cores
     LIMIT_REACHED = "limit.reached"  # open files, file size, processes
+    CLOCK_OFF = "host.clock_off"  # how far a time service says the clock is off; attrs: seconds, way (fast or slow)
     HOST_DOWN = "host.down"  # reboot, panic, node failure
     HUNG_TASK = "host.hung_task"
     # Software
@@ -225,5 +226,5 @@ VICTIM_KINDS = frozenset({
 #: Kinds that say nothing went wrong; they mark progress and are never evidence of failure.
 QUIET_KINDS = frozenset({
     Kind.STARTED, Kind.FINISHED, Kind.RETRIED, Kind.STACK_DUMP, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED,
-    Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE, Kind.SHM_ROOM, Kind.LOSS_SPIKE, Kind.EVENT_ACKNOWLEDGED,
+    Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE, Kind.SHM_ROOM, Kind.LOSS_SPIKE, Kind.EVENT_ACKNOWLEDGED, Kind.CLOCK_OFF,
 })  # fmt: skip

@@ -14,6 +14,7 @@ from rca.correlate import offsets
 from rca.correlate.identity import Identity
 from rca.correlate.offsets import Offset
 from rca.model import Event
+from rca.taxonomy import Kind
 
 YEAR_STATED_NS = 94_694_400 * 10**9  # 1973: stamps without a year carry the leap year 1972
 BOOT_NS = 63_072_000 * 10**9  # below 1972: seconds since boot
@@ -86,8 +87,19 @@ def estimate(identity: Identity, events: list[Event], bounds: Iterable[offsets.B
     stamps += [e.time_ns for e in events if e.time_ns]
     clock = Clock(stamps, _zone(events), {})
     shift = clock.shift(None, False)
-    clock.offsets = offsets.estimate(identity, lambda ns: ns - shift if ns >= YEAR_STATED_NS else clock.resolve(ns, None, False), bounds)
+    clock.offsets = offsets.estimate(identity, lambda ns: ns - shift if ns >= YEAR_STATED_NS else clock.resolve(ns, None, False), [*bounds, *_served(identity, events)])
     return clock
+
+
+def _served(identity: Identity, events: list[Event]) -> list[offsets.Bound]:
+    """What a time service says of a host's clock, as bounds against the time that it serves."""
+    found = []
+    for event in events:
+        writer = identity.writer(event.source, event.attrs.get("stream", "")) if event.kind == Kind.CLOCK_OFF else None
+        if (host := event.host or (writer.host if writer else None)) and event.kind == Kind.CLOCK_OFF:
+            ahead = int(float(event.attrs["seconds"]) * 1e9) * (1 if event.attrs["way"] == "fast" else -1)
+            found.append((offsets.CENTRAL, host, ahead - offsets.RESOLUTION_NS, ahead + offsets.RESOLUTION_NS))
+    return found
 
 
 def _zone(events: list[Event]) -> int:

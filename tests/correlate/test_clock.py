@@ -76,3 +76,14 @@ def test_zone_comes_from_the_epoch_of_an_error_file(tmp_path: Path) -> None:
     (error,) = [e for e in run.events if e.kind == "process.exception"]
     assert abs(error.time_ns - NOON_NS) <= SECOND_NS
     assert len(error.records) == 2
+
+
+def test_a_time_service_says_how_far_a_clock_is_off(tmp_path: Path) -> None:
+    """`chronyc tracking` on the host, and nothing else that could be compared; what is right within a second is left alone."""
+    said = "Reference ID    : A9FEA97B\nSystem time     : {} seconds {} of NTP time\n"
+    run = run_of(tmp_path, {
+        "node-1/rank0.log": steps(0, "node-1", count=2), "node-2/rank1.log": steps(1, "node-2", -37, count=2),
+        "node-1/tracking.txt": said.format("0.000020390", "fast"), "node-2/tracking.txt": said.format("37.000000000", "slow"),
+    })  # fmt: skip
+    assert [(c["host"], c["offset_ms"]) for c in run.clocks] == [("node-2", -37000.0)]
+    assert {p["last_ns"] for p in run.processes.values()} == {NOON_NS + 10 * SECOND_NS}
