@@ -7,24 +7,39 @@ import itertools
 import json
 import random
 from array import array
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from spans import NOON_NS, failed_client, line, request, span
 
+from rca.ingest import excerpt, series
 from rca.ingest import spans as spans_room
-from rca.ingest.read import ingest
+from rca.ingest.engines import matcher
+from rca.ingest.read import literal_table, read_source, reading
+from rca.ingest.signatures import load
 from rca.ingest.sources import list_sources
 from rca.ingest.spans import otlp
 from rca.ingest.spans.table import NO_TIME, Table, number_of_id
 from rca.taxonomy import Kind
 
 
+@cache
+def engine() -> tuple[Any, Any]:
+    """What finds the phrases of signatures; made once."""
+    literals, by_literal = literal_table(load())
+    return matcher(literals), by_literal
+
+
 def read(folder: Path, text: str | bytes, name: str = "traces.jsonl") -> Any:
-    """The reading of one file."""
+    """The reading of one file, as `ingest` gives it."""
     (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    return ingest([folder / name], workers=1)[0][0]
+    (source,) = list_sources([folder / name])
+    found = source.reason is None and spans_room.read(source, *engine(), 100)
+    if not found and source.reason is None:
+        found = read_source(source, *engine(), (excerpt.share(1), excerpt.hits_share(1), series.share(1)))
+    return reading(source, found)
 
 
 def rows(reading: Any) -> list[dict[str, Any]]:
@@ -197,3 +212,21 @@ def test_a_failed_call_is_an_event(tmp_path: Path) -> None:
     assert event.kind == Kind.RPC_TIMEOUT and event.host == "n1" and event.severity == "error"
     assert event.attrs["callee"] == "rollout/9" and "10.0.0.7:30001" in event.text and event.offset == len(line(request([span()])))
     assert event.attrs["raw"].startswith('{"resourceSpans"') and event.span_id == "c" * 16
+
+
+def test_processes_introduce_themselves(tmp_path: Path) -> None:
+    """Both halves of a call tell whose address it is; a process tells its role, number, host and pid."""
+    call = span(name="rpc.rollout", kind=3, peer="rollout/9", address="10.4.7.17", port=30001)
+    found = read(tmp_path, line(request([call])) + line(request([span(id="b" * 16, parent="a" * 16, kind=2, worker__index=9)], "rollout-worker", "gn17", 45210)))
+    streams = {s["actor"]: s for s in found.facts["streams"].values()}
+    assert (streams["rollout/9"]["host"], streams["rollout/9"]["pid"], streams["controller"]["pid"]) == ("gn17", 45210, 11)
+    result = spans_room.read(list_sources([tmp_path])[0], *engine(), 100)
+    assert ("alias", {"a": "gn17", "b": "10.4.7.17"}) in result["sightings"]
+    assert ("worker", {"name": "rollout", "index": 9, "host": "gn17", "ip": "10.4.7.17", "port": 30001, "pid": 45210}) in result["sightings"]
+
+
+def test_stages_become_marks(tmp_path: Path) -> None:
+    """When a process ended a stage of a step, and how long that took, is told once however many spans it had."""
+    calls = [span(id=f"{i:016x}", name="rpc.rollout", kind=3, stage="gen", step=4, start=NOON_NS + i * 10**9, seconds=3) for i in range(1, 4)]
+    (stream,) = read(tmp_path, line(request(calls))).facts["streams"].values()
+    assert [(m[0] - NOON_NS, *m[1:4], m[8]) for m in stream["marks"]] == [(6 * 10**9, "rollout", 4, "end", 5.0)]

@@ -50,6 +50,7 @@ def finished(source: Source, shape: str, table: Any, engine: Any, by_literal: li
         return None
     from rca.ingest.reader import Reader
     from rca.ingest.spans.events import emit, known
+    from rca.ingest.spans.introductions import sight
 
     reader = Reader(source.name, points)
     text = "\n".join(line for _, line in table.lines)
@@ -61,7 +62,7 @@ def finished(source: Source, shape: str, table: Any, engine: Any, by_literal: li
     emit(table, source, reader, engine, by_literal)
     out = reader.finish()
     gaps = "; ".join(f"{reason} ({count})" for reason, count in sorted(table.gaps.items()))
-    out |= {"shape": shape, "damaged": table.damaged, "parsed": max(0, source.size - sum(len(line) + 1 for _, line in table.lines) + reader.parsed), "spans": [table.finish()]}
+    out |= {"sightings": sight(table), "shape": shape, "damaged": table.damaged, "parsed": max(0, source.size - sum(len(line) + 1 for _, line in table.lines) + reader.parsed), "spans": [table.finish()]}
     out["scan"] = {"consumed": source.size, "truncated": gaps or None, "lines": ()}
     return out
 

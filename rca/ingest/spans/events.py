@@ -17,6 +17,8 @@ NEAR_BYTES = 256 << 10  # from the beginning of an element of a document to the 
 PROCESSES_MAX = 1024
 STEPS_MAX = 400  # of one process
 MARKS_MAX = 200
+MARK_CUT = 200
+RAWS_MAX = 20_000  # marks of a file beyond which their lines are not read
 HAND_OVERS = 3  # the last hand-overs that were confirmed are told
 
 Place = tuple[int | None, int, str]
@@ -144,7 +146,7 @@ class Writers:
         stream = self._streams.get(proc)
         if stream is None:
             about = self._table.procs[proc]
-            stream = self._streams[proc] = Stream(self._reader.points)
+            stream = self._streams[proc] = Stream(self._reader.points, MARKS_MAX)
             stream.host, stream.pid, stream.rank, stream.local_rank = about.get("host", about.get("address")), about.get("pid"), about.get("rank"), about.get("local_rank")
             stream.actor = failures.named(about)
             stream.said_stage = True
@@ -205,6 +207,7 @@ class Writers:
                 key = -1 if step is None else step
                 if key not in known or end > known[key][0]:
                     known[key] = (end, offset, phase)
+        self._marks()
         for proc, stream in self._streams.items():
             stream.seq = self._counts.get(proc, 0)
             marks = sorted((end, step, phase, offset) for step, (end, offset, phase) in steps.get(proc, {}).items())
@@ -218,3 +221,25 @@ class Writers:
                 lines.append((end, None if step < 0 else step, table.phases[phase][0], None, offset, raw, stream.seq))
             stream.lines = [line for line in lines if line[1] is not None]
             stream.first, stream.last, stream.stage = lines[0], lines[-1], table.phases[kept[-1][2]][0]
+
+    def _marks(self) -> None:
+        """Tell when each process ended a stage of a step, and how long it took: what goes on where nobody announces it."""
+        table, columns = self._table, self._table.columns
+        spent: dict[tuple[int, int], tuple[int, int, int]] = {}  # (process, phase) -> (first start, last end, offset of that)
+        telling = [stage is not None and step is not None for stage, step in table.phases]
+        for proc, phase, start, end, offset in zip(*(columns[n] for n in ("proc", "phase", "start", "end", "offset")), strict=True):
+            if telling[phase] and end != NO_TIME and start != NO_TIME:
+                known = spent.get((proc, phase))
+                if known is None:
+                    spent[proc, phase] = (start, end, offset)
+                elif start < known[0] or end > known[1]:
+                    spent[proc, phase] = (min(start, known[0]), *((end, offset) if end > known[1] else known[1:]))
+        of_proc: dict[int, list[tuple[int, int, int, int]]] = {}
+        for (proc, phase), (start, end, offset) in spent.items():
+            if proc in self._streams:
+                of_proc.setdefault(proc, []).append((end, start, phase, offset))
+        for proc, found in of_proc.items():
+            for end, start, phase, offset in sorted(found)[-MARKS_MAX:]:
+                stage, step = table.phases[phase]
+                raw = self.place(offset, "")[2][:MARK_CUT] if len(of_proc) * len(found) < RAWS_MAX else ""
+                self._streams[proc].marks.kept.append((end, stage, step, "end", None, offset, raw, None, round((end - start) / 1e9, 6), True, False))
