@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from rca.correlate import offsets
+from rca.correlate import offsets, zone
 from rca.correlate.identity import Identity
 from rca.correlate.offsets import Offset
 from rca.model import Event
@@ -85,7 +85,7 @@ def estimate(identity: Identity, events: list[Event], bounds: Iterable[offsets.B
     """Learn years, zone and host offsets from everything the run says about time. `bounds` are what calls say of pairs of hosts."""
     stamps = [m[0] for w in identity.writers for m in (w.info["first"], w.info["last"]) if m and m[0]]
     stamps += [e.time_ns for e in events if e.time_ns]
-    clock = Clock(stamps, _zone(events), {})
+    clock = Clock(stamps, _zone(events) or zone.by_traces(identity), {})
     shift = clock.shift(None, False)
     clock.offsets = offsets.estimate(identity, lambda ns: ns - shift if ns >= YEAR_STATED_NS else clock.resolve(ns, None, False), [*bounds, *_served(identity, events)])
     return clock

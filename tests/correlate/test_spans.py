@@ -214,3 +214,17 @@ def test_a_slow_step_of_all_and_a_slow_first_step_are_nothing(tmp_path: Path) ->
     """What is slow for everybody, or has no past, names no worker."""
     assert not [e for e in run(tmp_path / "a", steps({(4, w): 55.0 for w in range(3)})).events if e.kind == Kind.LATENCY_ROSE]
     assert not [e for e in run(tmp_path / "b", steps({(0, 1): 55.0})).events if e.kind == Kind.LATENCY_ROSE]
+
+
+def test_traces_tell_the_zone_of_logs(tmp_path: Path) -> None:
+    """A log of local times without a zone and spans of the same stages differ by whole quarters of an hour: that is the zone."""
+    spans, text = [], []
+    for step in range(4):
+        for number, stage in enumerate(("weights_update", "rollout", "train")):
+            start = NOON_NS + (step * 300 + number * 100) * SECOND_NS
+            spans.append(span(a(1 + step * 3 + number), "", f"rpc.{stage}", 3, start, 90, stage=stage, step=step, peer="w/0"))
+            moment = step * 300 + number * 100 + 7  # the log's clock is seven seconds ahead, and in another zone
+            text += [f"2026-11-20 {5 + moment // 3600:02d}:{moment % 3600 // 60:02d}:{moment % 60:02d} INFO controller: [step {step}] {stage} start"]
+    found = run_of(tmp_path, {"otel/t.jsonl": line(request(spans)), "controller.log": "\n".join(text) + "\n2026-11-20 05:20:00 ERROR controller: RuntimeError: boom\n"})
+    (event,) = [e for e in found.events if e.source == "controller.log" and e.severity == "error"]
+    assert abs((event.time_ns or 0) - (NOON_NS + 20 * 60 * SECOND_NS)) < 10 * SECOND_NS
