@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from rca.correlate.identity import short
 from rca.correlate.view import View
 from rca.model import Event
 
@@ -25,7 +24,7 @@ def about(event: Event, view: View) -> Event:
     if not (stated and target and first and event.time_ns is not None):
         return event
     began = view.clock.resolve(first[0], event.host, not event.time_assumed)
-    host = short(target[1])
+    host = view.identity.name_of(target[1])
     if began is None or event.time_ns - began < WHOLE * int(stated[1]) * 1e6:
         return event
     server = host if host in view.identity.hosts else event.host

@@ -13,9 +13,9 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from rca.correlate import same_error
+from rca.correlate import same_error, whose
 from rca.correlate.clock import Clock
-from rca.correlate.identity import Identity, role_of, short
+from rca.correlate.identity import Identity, role_of
 from rca.model import Event
 from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
 
@@ -43,7 +43,8 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
                     changes[name] = getattr(writer, name)
             if event.rank is None:
                 changes["rank"] = writer.rank
-        host = short(event.host) if remote or short(event.host) in identity.hosts else (writer.host if writer else short(event.host))
+        named_host = identity.name_of(event.host)
+        host = named_host if remote or named_host in identity.hosts else (writer.host if writer else named_host)
         named = identity.of_pid(identity.rank_of_pid, host, event.pid)
         if event.rank is None and (named is not None or event.kind in BY_PID):
             changes["rank"] = named  # the line speaks of that pid, whoever wrote it
@@ -63,8 +64,9 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
         time_ns = clock.resolve(event.time_ns, host, not event.time_assumed)
         if writer is not None and writer.lent:
             changes["attrs"] = {**event.attrs, "of": writer.actor}
-        changes |= {"host": host, "attempt": attempt, "time_ns": time_ns, "time_error_ns": event.time_error_ns + clock.error(host), "role": event.role or role_of(actor), "actor": actor}
-        settled.append(event.but(**changes))
+        role = event.role or (writer.role if writer is not None and actor == writer.actor else role_of(actor))
+        changes |= {"host": host, "attempt": attempt, "time_ns": time_ns, "time_error_ns": event.time_error_ns + clock.error(host), "role": role, "actor": actor}
+        settled.append(whose.complete(event.but(**changes), identity, None if remote else writer))
     return settled
 
 

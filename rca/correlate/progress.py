@@ -14,6 +14,7 @@ from rca.taxonomy import QUIET_KINDS, Kind
 OF_TOTAL = re.compile(r"\b(?:step|iter(?:ation)?|it)\D{0,12}?(\d+)\s*/\s*(\d+)\b", re.I)
 SURVIVED_LINES = 3  # lines a process writes after an error before we say that it lived on
 SURVIVED_NS = 5 * 10**9  # or it wrote elsewhere so much later
+LEADERS = ("controller", "meta_server")  # of which a run has one
 #: How a process ends. Anything else that it prints is on the way there.
 DEADLY = frozenset({Kind.FATAL_SIGNAL, Kind.KILLED, Kind.NATIVE_ABORT, Kind.KILLED_BY_KERNEL})
 WAITED = frozenset({Kind.COLLECTIVE_TIMEOUT, Kind.STORE_TIMEOUT})
@@ -71,8 +72,8 @@ def processes(identity: Identity, events: list[Event], clock: Clock) -> dict[tup
     procs: dict[tuple, Proc] = {}
     has_tree = {w.rank for w in identity.writers if w.tree}
     for writer in identity.writers:
-        if writer.rank is None and writer.role is None:
-            continue
+        if writer.rank is None and (writer.role is None or (writer.forwarded and writer.worker is None and writer.role not in LEADERS)):
+            continue  # the class of an actor is the name of many processes
         # A log that goes on over restarts says nothing about one attempt where torchrun's own folder of it exists.
         attempt = writer.attempt if writer.attempt is not None else (identity.attempts - 1)
         if writer.tree is None and writer.rank in has_tree and identity.attempts > 1:

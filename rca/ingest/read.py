@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rca.ingest import courses, excerpt, generic, samples, series, spans
+from rca.ingest import courses, excerpt, generic, samples, series, sightings, spans
 from rca.ingest.archives import expand
 from rca.ingest.engines import matcher as make_matcher
 from rca.ingest.formats import Wrap
@@ -39,6 +39,8 @@ TREE = re.compile(r"^(?P<tree>.*?)/?attempt_(?P<attempt>\d{1,4})/(?P<local_rank>
 NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process)[._-]?(\d+)(?=[._-]|$)", re.I)
 #: Output and core log of one of Ray's workers: worker id, job id in the first form, pid.
 RAY_FILE = re.compile(r"(?:^|/)(?:python-core-)?(?:io-)?(?:worker|driver)-(?P<worker>[0-9a-f]{20,64})[-_](?:[0-9a-f]{8}[-_])?(?P<pid>\d{1,9})\.(?:out|err|log)(?:\.\d{1,3})?$")
+#: A role before the number: rank 3 of the reference model is not rank 3 of the trainer.
+ROLE = re.compile(rf"(?:{sightings.workers.ROLES})(?=[._-])", re.I)
 GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|train(?:ing)?|run|all|merged)$", re.I)
 
 
@@ -77,7 +79,7 @@ def literal_table(signatures: tuple[Signature, ...]) -> tuple[list[bytes], list[
     for signature in signatures:
         for literal in () if signature.frames else signature.literals:  # what ends a traceback is looked at there, whatever it says
             table.setdefault(literal.lower(), []).append(signature)
-    for literal in (*BLOCK_STARTS, *generic.scanned()):
+    for literal in (*BLOCK_STARTS, *generic.scanned(), *(word.decode() for word in sightings.LITERALS)):
         table.setdefault(literal, [])
     announcing = {word: long for word, long in courses.load().scanned().items() if word not in table}
     keys = sorted({*table, *announcing})
@@ -99,7 +101,9 @@ def read_source(source: Source, engine: Any, by_literal: list[list[Signature]], 
 
 def read_scanned(source: Source, result: ScanResult, engine: Any, by_literal: list[list[Signature]], allowance: Allowance) -> dict[str, Any]:
     """Read the excerpts of a file that has been scanned."""
-    hits = result.hits
+    # What only names somebody is looked at by itself: its surroundings are no evidence.
+    announced = getattr(by_literal, "lines", excerpt.NONE)
+    hits = [hit for hit in result.hits if by_literal[hit[0]] or hit[0] in announced or engine.literals[hit[0]] not in sightings.LITERALS]
     *decoded, points = allowance
     reader = Reader(source.name, points)
     size = result.decoded_size
@@ -111,11 +115,12 @@ def read_scanned(source: Source, result: ScanResult, engine: Any, by_literal: li
         document(reader, found, at, [s for i, _ in hits for s in by_literal[i]])
     else:
         lines = _Lines(source, reader, engine, hits, by_literal)
-        regions = excerpt.regions(size, hits, *decoded, getattr(by_literal, "lines", excerpt.NONE))
+        regions = excerpt.regions(size, hits, *decoded, announced)
         for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
             lines.read(start, end, size)
             lines.finish_block(min(limit, end + excerpt.BLOCK_MAX - excerpt.AFTER_HIT), size)
     out = reader.finish() if measured is None else samples.result(measured, reader)
+    out["sightings"] = sightings.look(source, size, engine.literals, result.hits)
     out["scan"] = {"consumed": result.consumed, "truncated": result.truncated, "lines": result.lines}
     if out["shape"] == "plain" and reader.shapes.get("error_json"):
         out["shape"] = "error_json"
@@ -258,8 +263,8 @@ def named(name: str) -> dict[str, Any]:
     {'tree': 'logs/none_ab12cd34', 'attempt': 1, 'local_rank': 3}
     >>> named(f"session_latest/logs/worker-{'5c' * 28}-01000000-77113.err")
     {'pid': 77113, 'ray_worker': '5c5c5c5c5c5c'}
-    >>> named("worker_2.log"), named("engine_train-0.log"), named("console.n17.log")
-    ({'named_rank': 2}, {'actor': 'engine_train-0'}, {'tokens': ('n17',)})
+    >>> named("worker_2.log"), named("engine_train-0.log"), named("console.n17.log"), named("ref-worker-3.log")
+    ({'named_rank': 2}, {'actor': 'engine_train-0'}, {'tokens': ('n17',)}, {'named_rank': 3, 'actor': 'ref-worker-3'})
     """
     if match := RAY_FILE.search(name):
         return {"pid": int(match["pid"]), "ray_worker": match["worker"][:12]}
@@ -272,7 +277,7 @@ def named(name: str) -> dict[str, Any]:
     if len(tokens) > 1 and GENERIC.match(tokens[0]) and not re.fullmatch(r"(?:global_?)?rank[._-]?\d+", tokens[1], re.I):
         return {"tokens": tuple(tokens[1:])}  # a console is named after its host, whatever that looks like
     if match := NAMED_RANK.search(stem):
-        return {"named_rank": int(match[1])}
+        return {"named_rank": int(match[1])} | ({"actor": stem} if ROLE.match(stem) else {})
     return {} if GENERIC.match(stem) or not stem else {"actor": stem}
 
 
@@ -288,7 +293,7 @@ def reading(source: Source, result: Any) -> Reading:
     # Bytes of a compressed file cannot be told apart by line: all that were used count as text.
     parsed = min(used, result["parsed"]) if source.compression is None and source.extent == size else 0
     events = tuple(Event(source=source.name, **event) for event in result["events"])
-    facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "zoned": result["zoned"], "frameworks": result.get("frameworks", [])}
+    facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "sightings": result.get("sightings", []), "zoned": result["zoned"], "frameworks": result.get("frameworks", [])}
     if "spans" in result:
         facts["spans"] = result["spans"]
     if measured := result.get("measured"):  # a file of measurements has no process behind it, whatever its name

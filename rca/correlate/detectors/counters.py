@@ -6,7 +6,6 @@ import itertools
 from collections import defaultdict
 from typing import Any
 
-from rca.correlate.identity import short
 from rca.correlate.view import View
 from rca.model import Event, Record
 from rca.taxonomy import Kind
@@ -26,7 +25,7 @@ def detect(view: View) -> list[Event]:
         streams = view.identity
         for ns, host, subject, name, value, line, offset, raw in reading.facts.get("samples", ()):
             writer = streams.writer(reading.source, "")
-            where = short(host) or (writer.host if writer else None)
+            where = streams.name_of(host) or (writer.host if writer else None)
             when = view.clock.resolve(ns, where, bool(reading.facts.get("zoned")))
             series[where, name, subject].append((when, value, Record(reading.source, line, offset, raw)))
     found: list[Event] = []

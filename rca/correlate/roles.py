@@ -1,0 +1,45 @@
+"""Roles: which one a name speaks of, and in whose world its ranks count.
+
+Train, reference and rollout count their ranks from 0 each: rank 2 of the reference model is not rank 2 of the trainer. Whoever names no role
+of the others counts in the trainer's world.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+ROLES = (
+    ("meta_server", re.compile(r"meta")),
+    ("controller", re.compile(r"controller|driver|master|orchestrat|task_?runner|main_task|main_ppo")),
+    ("rollout", re.compile(r"rollout|infer|generat|sampler|vllm|sglang")),
+    ("reference", re.compile(r"(?:^|[_/-])ref(?:erence)?(?:[_/-]|\d|$|worker|model|policy|svc|service)|reference")),
+    ("reward", re.compile(r"reward|verifier")),
+    ("critic", re.compile(r"critic|value")),
+    ("dataloader", re.compile(r"data_?loader|data_?worker")),
+    ("launcher", re.compile(r"launcher|torchrun|elastic|agent(?!.?loop)")),
+    ("train", re.compile(r"train|actor|policy|learner")),
+)
+#: Roles whose members are counted from 0 by themselves.
+OTHER_WORLDS = frozenset({"rollout", "reference", "reward", "critic"})
+INDEX = re.compile(r"(\d+)$")
+
+
+@lru_cache(maxsize=1 << 12)
+def role_of(actor: str | None) -> str | None:
+    """The role that an actor's name speaks of, or None.
+
+    >>> role_of("engine_rollout-0"), role_of("meta_server"), role_of("dmesg"), role_of("RefWorker")
+    ('rollout', 'meta_server', None, 'reference')
+    """
+    low = (actor or "").lower()
+    return next((role for role, pattern in ROLES if pattern.search(low)), None)
+
+
+def world_of(role: str | None) -> str | None:
+    """The world in which a role's ranks count; None is the trainer's.
+
+    >>> world_of("rollout"), world_of("train"), world_of(None)
+    ('rollout', None, None)
+    """
+    return role if role in OTHER_WORLDS else None
