@@ -23,7 +23,8 @@ def detect(view: View) -> list[Event]:
         waiting = [p for p in procs if _waited(p)]
         if not waiting:
             continue
-        alive = [p for p in procs if p.alive and not _waited(p)]
+        # Ray folds lines that several workers print alike: on the driver's console the silence of one says nothing.
+        alive = [p for p in procs if p.alive and not _waited(p) and not (p.writers and all(w.forwarded for w in p.writers))]
         known = {p.rank for p in procs}
         whole = view.identity.world is None or len(known) >= view.identity.world
         if alive:
