@@ -197,3 +197,13 @@ def test_a_service_that_fills_and_empties_is_nothing(course: Callable[[int], int
     job(tmp_path)
     service(tmp_path, course, "meta_server health storage_size={0} keys=12")
     assert derived(tmp_path) == []
+
+
+def test_the_mean_time_of_operations_from_two_counters(tmp_path: Path) -> None:
+    """What node_exporter's mountstats collector gives: operations, and the seconds that they took."""
+    job(tmp_path)
+    labels = {"export": "10.0.0.9:/e", "mountaddr": "10.0.0.9", "operation": "WRITE"}
+    export(tmp_path, "node_mountstats_nfs_operations_requests_total", lambda h, i: 1000.0 * i, labels)
+    export(tmp_path, "node_mountstats_nfs_operations_response_time_seconds_total", lambda h, i: 5.0 * i + (4000.0 * max(0, i - 30) if h == "n4" else 0), labels)
+    (event,) = derived(tmp_path)
+    assert (event.kind, event.host, event.attrs["server"]) == (Kind.STORAGE_SLOW, "n4", "10.0.0.9:/e")

@@ -6,6 +6,7 @@ Source: nfsiostat(8), node_exporter's filesystem, mountstats and pressure collec
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 from rca.correlate.levels import Raised, raised
@@ -37,6 +38,11 @@ def _late(known: Tracks) -> list[Event]:
             hang = found.level >= HANG_MS
             said = f"{track.metric.replace('nfs_', '').replace('_ms', '')} {found.level:.0f} ms instead of {found.usual:.0f} ms"
             signs[_mount(track)].append((track, found.before, found.at, found.last, said, hang, found.recovered))
+    means = _means(known)
+    for track in means.of("nfs.rtt_ms"):
+        if found := _slow(track, means):
+            said = f"operations take {found.level:.0f} ms instead of {found.usual:.0f} ms"
+            signs[_mount(track)].append((track, found.before, found.at, found.last, said, found.level >= HANG_MS, found.recovered))
     for track in known.of("nfs.timeouts", "nfs.retrans"):
         if rose := rise(track, known, 3, quiet=0.001):
             signs[_mount(track)].append((track, rose.before, rose.at, rose.last, f"{track.metric} +{rose.grown:.0f}", track.name == "nfs.timeouts", rose.recovered))
@@ -59,6 +65,21 @@ def _late(known: Tracks) -> list[Event]:
 
 def _mount(track: Track) -> tuple:
     return (track.host, track.about.get("mount") or track.about.get("server") or track.about.get("device"))
+
+
+def _means(known: Tracks) -> Tracks:
+    """Mean answer times, from counters of operations and of the time that they took."""
+    requests = {(t.host, t.device): {p.time_ns: p.value for p in t.points} for t in known.of("nfs.requests")}
+    made: list[Track] = []
+    for track in known.of("nfs.response_s"):
+        counts = requests.get((track.host, track.device), {})
+        both = [(p, counts[p.time_ns]) for p in track.points if p.time_ns in counts]
+        points = [
+            b._replace(value=(b.value - a.value) * 1000 / (m - n)) for (a, n), (b, m) in pairwise(both) if m > n and b.value >= a.value
+        ]  # fmt: skip
+        if len(points) > 1:
+            made.append(Track(track.host, track.about, "nfs.rtt_ms", points, track.judged))
+    return Tracks({"nfs.rtt_ms": made}, known.window)
 
 
 def _slow(track: Track, known: Tracks) -> Raised | None:

@@ -18,7 +18,7 @@ from rca.ingest.sources import Source, read_range
 HEAD_BYTES = 4096
 TABLE_HEAD = 40  # lines at the head by which a file of tables is recognised
 TABLE_SHARE = 0.8  # of them that must be understood
-FIRST_BYTES, LAST_BYTES = 16 << 20, 48 << 20  # of a larger file, what is read at its ends
+DOCUMENT_BYTES, TABLE_BYTES = 64 << 20, 16 << 20  # of a larger file, a quarter is read at its beginning and the rest at its end
 DOCUMENTS = (prometheus_json, prometheus_text)
 #: What one of the first lines of such files begins with; asked of every file, so it must fail fast.
 LIKELY = re.compile(
@@ -43,7 +43,8 @@ def whole(source: Source, size: int) -> Samples | None:
     if reader is None and not _tabular(head, source.name):
         return None
     _tables.prepare(found)
-    parts = [(0, size)] if size <= FIRST_BYTES + LAST_BYTES else [(0, FIRST_BYTES), (size - LAST_BYTES, size)]
+    most = TABLE_BYTES if reader is None else DOCUMENT_BYTES
+    parts = [(0, size)] if size <= most else [(0, most // 4), (size - most * 3 // 4, size)]
     for start, end in parts:
         data = read_range(source, start, end - start)
         skipped = data.find(b"\n") + 1 if start else 0
@@ -56,7 +57,7 @@ def whole(source: Source, size: int) -> Samples | None:
             found.understood += len(data) - skipped
     found.tabular = reader is None
     if len(parts) > 1:
-        found.gap(f"{(size - FIRST_BYTES - LAST_BYTES) >> 20} MiB in the middle of a large export")
+        found.gap(f"{-(-(size - most) >> 20)} MiB in the middle of a large export")
     return found
 
 

@@ -76,6 +76,7 @@ class Samples:
         self.gaps: dict[str, int] = {}
         self._series: dict[tuple[str | None, Subject, str], list[tuple]] = {}
         self._kept = 0
+        self._names: dict[str, Any] = {}
 
     def gap(self, what: str, count: int = 1) -> None:
         """Note something that could not be used."""
@@ -83,10 +84,15 @@ class Samples:
 
     def add(self, printed: str, value: str | float, at: At, subject: Subject = (), *, ns: int | None = None, host: str | None = None) -> bool:
         """Take one value under the name that a tool printed; False where nobody asks for that name."""
-        known = table().get(printed.lower())
+        known = self._names.get(printed, ABSENT)
+        if known is ABSENT:
+            known = self._names[printed] = table().get(printed.lower())
         if known is None:
             return False
-        if isinstance(value, str):
+        parsed: float | None
+        if isinstance(value, str) and value.isdecimal() and len(value) < 30:
+            parsed = float(value)
+        elif isinstance(value, str):
             low = value.strip().lower()
             parsed = None if low in ABSENT else number(low)
             if parsed is None:

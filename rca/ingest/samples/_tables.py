@@ -13,6 +13,7 @@ from rca.ingest.samples._collect import RAW_CUT, Samples, moment_of
 from rca.ingest.times import SECOND, Stamp, epoch
 from rca.ingest.times import read as read_time
 
+EPOCH_CUT = 90  # characters of a line that holds nothing but a time
 LINE_CUT = 8192  # characters of a line that are looked at
 RULE = " \t#=*->[<|"
 AROUND = re.compile(r"[#=*\->\[<|\s]{0,40}(?:(?:time(?:stamp)?|date|at|start(?:ed)?)\s{0,60}[:=]\s{0,4})?", re.I)
@@ -80,7 +81,7 @@ def _untimed(text: str, found: Samples) -> str | None:
     """The line without the time before it, which becomes that of the lines to come; None where it held nothing else."""
     first = text[0]
     if first in RULE or first.isalnum():
-        head = AROUND.match(text)
+        head = None if first.isdigit() else AROUND.match(text)
         behind = head.end() if head else 0
         taken = read_time(text, behind)
         if taken is not None and taken[0] is not None and not taken[0].boot:
@@ -91,7 +92,7 @@ def _untimed(text: str, found: Samples) -> str | None:
                     stamp = stamp._replace(ns=stamp.ns + 12 * 3600 * SECOND)
                 _set(stamp, found)
                 return None if alone else text[taken[1] + 1 :].lstrip()
-        if (match := EPOCH.match(text)) and (stamp := epoch(match[1])):
+        if len(text) < EPOCH_CUT and (match := EPOCH.match(text)) and (stamp := epoch(match[1])):
             _set(stamp, found)
             return None
     return text

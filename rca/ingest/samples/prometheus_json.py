@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
-from rca.ingest.samples._collect import Samples
+from rca.ingest.samples._collect import POINTS_MAX, Samples
 from rca.ingest.samples._labels import address_of, host_of, subject_of
 from rca.ingest.samples._names import table
 
@@ -76,12 +77,11 @@ def read(data: bytes, start: int, line: int | None, found: Samples) -> None:
         if line is not None:
             line += data.count(b"\n", counted, begin)
             counted = counted_to = begin
-        at_line, pairs = line, 0
-        for pair in PAIR.finditer(data, opened.end() - (opened[1] == b"value"), stop):
+        at_line, pairs = line, list(PAIR.finditer(data, opened.end() - (opened[1] == b"value"), stop))
+        for pair in _telling(pairs):
             if at_line is not None:
                 at_line += data.count(b"\n", counted_to, pair.start())
                 counted_to = pair.start()
-            pairs += 1
             second = _second(pair[1])
             value = (pair[2] if pair[2] is not None else pair[3]).decode("ascii", "replace")
             if second is None or (pair[2] is None and value.strip("-+.0123456789eE") != ""):
@@ -95,6 +95,24 @@ def read(data: bytes, start: int, line: int | None, found: Samples) -> None:
     if tail not in (b"}", b"]"):
         found.gap("the file is cut off")
     found.understood += len(data)
+
+
+def _telling(pairs: list[re.Match[bytes]]) -> Iterator[re.Match[bytes]]:
+    """The pairs worth a look: the ends of each run of one value, and of a long series that never rests every n-th."""
+    stride, last, waiting = max(1, len(pairs) // POINTS_MAX), b"", None
+    for index, pair in enumerate(pairs):
+        value = pair[2]
+        if value is not None and value == last:
+            waiting = pair
+        elif waiting is not None or index % stride == 0:
+            if waiting is not None:
+                yield waiting
+            yield pair
+            waiting, last = None, value or b""
+    if waiting is not None:
+        yield waiting
+    elif pairs and (len(pairs) - 1) % stride:
+        yield pairs[-1]
 
 
 def _second(text: bytes) -> int | None:
