@@ -285,3 +285,26 @@ def test_no_damage_brings_it_down(tmp_path_factory, data) -> None:
     assert sum(r.size for r in readings) == len(raw)
     assert all(r.parsed + r.plain + r.skipped == r.size and min(r.parsed, r.plain, r.skipped) >= 0 for r in readings)
     assert len({r.source for r in readings}) == len(readings)
+
+
+def test_a_large_member_is_read_in_parts_like_a_file(tmp_path: Path) -> None:
+    """Positions are those of the member, whatever its share of the archive is."""
+    from rca.ingest.spans.documents import lines
+
+    text = b"".join(b'{"n": %d}\n' % i for i in range(20_000))
+    (tmp_path / "a.tgz").write_bytes(PACK["tgz"](tar([("t.jsonl", text)])))
+    (source,) = [s for s in expand(list_sources([tmp_path])) if s.inside]
+    assert source.size < source.extent // 4
+    cut = source.extent // 2
+    parts = [*lines(source, 0, cut), *lines(source, cut, source.extent)]
+    assert [line for _, line in parts] == text.splitlines() and parts == list(lines(source))
+
+
+def test_cut_traces_are_said_to_be_cut(tmp_path: Path) -> None:
+    """The writer of a packed file of spans was killed: what is there is read, and exit code 3 says the rest."""
+    span = '{"resourceSpans":[{"resource":{},"scopeSpans":[{"spans":[{"traceId":"%032x","spanId":"%016x","name":"x","startTimeUnixNano":"1795176000000000000"}]}]}]}\n'
+    whole = gzip.compress("".join(span % (i, i) for i in range(1, 400)).encode(), mtime=0)
+    (tmp_path / "t.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    assert rca.analyze(tmp_path).skipped == (("t.jsonl.gz", "truncated"),)
+    (tmp_path / "t.jsonl.gz").write_bytes(whole)
+    assert not rca.analyze(tmp_path).incomplete

@@ -61,7 +61,7 @@ def finished(source: Source, shape: str, table: Any, engine: Any, by_literal: li
             reader.line(line, None, offset, [s for s in found if any(w.lower() in low for w in s.literals)])
     emit(table, source, reader, engine, by_literal)
     out = reader.finish()
-    gaps = "; ".join(f"{reason} ({count})" for reason, count in sorted(table.gaps.items()))
+    gaps = "; ".join(f"{reason} ({count})" for reason, count in sorted(table.gaps.items())) or _cut(source)
     out |= {"sightings": sight(table), "shape": shape, "damaged": table.damaged, "parsed": max(0, source.size - sum(len(line) + 1 for _, line in table.lines) + reader.parsed), "spans": [table.finish()]}
     out["scan"] = {"consumed": source.size, "truncated": gaps or None, "lines": ()}
     return out
@@ -105,3 +105,12 @@ def join(source: Source, parts: list[Any], engine: Any, by_literal: list[list[An
         else:
             table.gap(f"a part was not read: {part[1]}")
     return finished(source, module.__name__.rsplit(".", 1)[-1], table, engine, by_literal, points)
+
+
+def _cut(source: Source) -> str | None:
+    """Why a packed file was not decoded to its end, once it has been read."""
+    if source.compression:
+        from rca.ingest.streams import open_stream
+
+        return open_stream(source).truncated
+    return source.inside.short if source.inside else None

@@ -35,7 +35,7 @@ PLAIN = re.compile(r'[^\s\[\]{},"]')
 
 def lines(source: Source, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes | None]]:
     """`(offset, line)` of every line that begins in the range, without its newline; None for one too long to be kept."""
-    stream = open_stream(source) if end is None else open_range(source, max(0, start - 1), source.size)
+    stream = open_stream(source) if end is None else open_range(source, max(0, start - 1), source.extent)
     buffer = memoryview(bytearray(CHUNK_BYTES))
     carry, at, endless = b"", max(0, start - 1) if end is not None else 0, False
     skip = start > 0 and end is not None  # the first line belongs to the range before, unless a newline ends just there
