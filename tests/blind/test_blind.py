@@ -13,9 +13,9 @@ def test_unseen_programs_get_the_right_cause() -> None:
     assert found["sure_and_wrong"] <= 0.04 * found["cases"]
 
 
-def test_unseen_post_training_keeps_its_first_figures() -> None:
-    """RL frameworks: the floors are what a first look at unseen cases gave; they rise with the analyzer and never sink."""
+def test_post_training_keeps_what_it_reached() -> None:
+    """RL frameworks: seen since, except for the hold-out; the floors rise with the analyzer and never sink (first measurement: 77 of 92, 43 of 73, 13)."""
     found = measure(only="rl-")
-    assert found["verdict"] >= 77 / 92 and found["cause"] >= 43 / 73
-    assert found["alarms"] <= 1
-    assert found["sure_and_wrong"] <= 13
+    assert found["verdict"] >= 80 / 92 and found["cause"] >= 59 / 73
+    assert found["alarms"] == 0
+    assert found["sure_and_wrong"] <= 3
