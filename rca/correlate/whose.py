@@ -118,9 +118,3 @@ def _holders(found: list[tuple[str, str, str]], identity: Identity, host: str | 
     elif rank is not None:
         attrs["holder"] = {"worker": f"rank {rank}", "rank": rank, "host": host, "pid": holders[0][0]}
     return attrs
-
-
-def numbered(event: Event) -> Event:
-    """The event with its number in its role's world as its rank: after everything that compares ranks of one world."""
-    index = event.attrs.get("index")
-    return event.but(rank=index) if index is not None and event.rank is None else event
