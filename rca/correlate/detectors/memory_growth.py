@@ -24,6 +24,7 @@ SPREAD = 3  # separate moves at least: one jump is a load, not a growth
 TAKEN = 0.35  # of what was free at the beginning
 GREW = 2.0  # times its size at the beginning: what grows without a known limit
 GREW_BYTES = 1 << 30
+ADDRESS = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 LEFT = 0.15  # of the total, below which a host is short of memory
 
 
@@ -122,12 +123,20 @@ def _rises(track: Track, known: Tracks, view: View) -> Event | None:
         return None
     about = track.about
     service = about.get("service") or about.get("container") or about.get("pod") or about.get("job") or (about.get("device") if track.name == "mem.service" else None)
-    text = f"{service or 'a process'} on {track.host or 'a host'} grew from {found.start.value / 2**30:.1f} to {found.worst.value / 2**30:.1f} GiB"
+    host = track.host or _spoken_of(found, view)
+    text = f"{service or 'a process'} on {host or 'a host'} grew from {found.start.value / 2**30:.1f} to {found.worst.value / 2**30:.1f} GiB"
     of = {"mem.group_used": "group", "mem.service": "service"}.get(track.name, "process")
     role = "meta_server" if re.search(r"meta", str(service or ""), re.I) else None
-    return derived(Kind.MEMORY_GREW, text, track, found.worst, found.before, role=role, attrs={
+    return derived(Kind.MEMORY_GREW, text, track, found.worst, found.before, role=role, host=host, attrs={
         "slope": _slope(found), "grown": found.amount, "from_ns": found.start.time_ns, "of": of, "service": service, "limit": limit or None,
     }, also=(found.start.record,))  # fmt: skip
+
+
+def _spoken_of(found: Growth, view: View) -> str | None:
+    """The only host of the run that all lines of a growth name by its address, where nobody knows who wrote them."""
+    named = set(ADDRESS.findall(found.start.record.text)) & set(ADDRESS.findall(found.worst.record.text))
+    hosts = {h for a in named if (h := view.identity.name_of(a)) in view.identity.hosts}
+    return hosts.pop() if len(hosts) == 1 else None
 
 
 def _slope(found: Growth) -> float | None:
