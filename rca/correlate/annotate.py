@@ -204,6 +204,8 @@ def place(event: Event, view: View) -> Event:
 def _placed(event: Event, proc: Proc | None, view: View) -> Event:
     """An event without stage or step has those of the run's course, or else those its process, or the run, was in at that time."""
     event = stage.settle(event, view)
+    if event.attrs.get("between"):
+        return event  # several stages are possible, and which one nobody says
     stage_, step = event.stage, event.step
     if not event.attrs.get("said_stage") and event.role in ROLE_STAGE and stage_ in (None, "train"):
         stage_ = ROLE_STAGE[event.role]

@@ -83,16 +83,17 @@ class Course:
             return last
         return None
 
-    def breaking(self, time_ns: int | None) -> Phase | None:
-        """The phase in which the run, or this part of it, broke off after a moment: the last one before a clean-up or a restart."""
-        if time_ns is None or not self.phases:
-            return None
-        found = None
-        for phase in self.phases[max(0, bisect_right(self.starts, time_ns) - 1) :]:
-            if phase.stage in ("cleanup", "init", "recover") and found is not None:
+    def until_broken(self, time_ns: int | None) -> tuple[Phase, ...]:
+        """The phases from a moment on until the run, or this part of it, broke off: a clean-up or a restart is not among them."""
+        found: list[Phase] = []
+        first = self.at(time_ns)
+        for phase in self.phases:
+            if first is None or phase.start_ns < first.start_ns:
+                continue
+            if found and phase.stage in ("cleanup", "init", "recover"):
                 break
-            found = phase
-        return found
+            found.append(phase)
+        return tuple(found)
 
     def step_at(self, time_ns: int | None) -> int | None:
         """The step that runs at a moment; None where no phase says."""

@@ -20,17 +20,30 @@ def settle(event: Event, view: View) -> Event:
     course = view.course
     if not course.staged:
         return event
-    # What a process wrote last of all, without a time of its own, came when it broke off, not when the line above was written.
-    final = event.attrs.get("inherited") and _last_words(event, view)
-    phase = course.breaking(event.time_ns) if final else course.at(event.time_ns, event.time_error_ns, event.role)
-    if final and phase is not None and event.time_ns is not None and phase.start_ns > event.time_ns:
-        half = (max(phase.start_ns, phase.end_ns or 0) - event.time_ns) // 2
-        event = event.but(time_ns=event.time_ns + half, time_error_ns=event.time_error_ns + half)
+    if event.attrs.get("inherited") and event.time_ns is not None and _last_words(event, view):
+        return _late(event, course)
+    phase = course.at(event.time_ns, event.time_error_ns, event.role)
     stage = _stage(event, course, phase.stage if phase else None)
     step = event.step
     if (phase is not None and phase.step is not None and not event.attrs.get("said_step") and not _announced(event, course)) or (phase is not None and step is None):
         step = phase.step
     return event if (stage, step) == (event.stage, event.step) else event.but(stage=stage, step=step)
+
+
+def _late(event: Event, course: Course) -> Event:
+    """What a process wrote last of all, without a time of its own: it came between the line above it and the moment when the run broke off.
+
+    It has a stage or a step only where that whole time has one: a worker may have died in a stage before the one that failed.
+    """
+    ahead = course.until_broken(event.time_ns)
+    if not ahead or event.time_ns is None:
+        return event
+    end = max(p.end_ns or p.start_ns for p in ahead)
+    half = max(0, end - event.time_ns) // 2
+    stages, steps = {p.stage for p in ahead}, {p.step for p in ahead}
+    stage = event.attrs.get("called") or (ahead[0].stage if len(stages) == 1 else None)
+    step = event.step if event.attrs.get("said_step") else ahead[0].step if len(steps) == 1 else None
+    return event.but(stage=stage, step=step, time_ns=event.time_ns + half, time_error_ns=event.time_error_ns + half, attrs={**event.attrs, "between": True})
 
 
 def _last_words(event: Event, view: View) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import rca
 from rca.correlate import clock as clocks
 from rca.correlate import course, identity
 from rca.correlate.course import Course
 from rca.ingest.read import ingest
+from rca.taxonomy import Kind
 
 
 def course_of(folder: Path, **files: str) -> Course:
@@ -96,3 +98,12 @@ def test_a_run_without_stages_has_no_course_of_them(tmp_path: Path) -> None:
     assert not course_of(tmp_path, rank0__log=text).staged
     (empty := tmp_path / "empty").mkdir()
     assert course_of(empty).phases == ()
+
+
+def test_last_words_without_a_time_have_a_stage_only_where_one_is_possible(tmp_path: Path) -> None:
+    """A worker may have died in an earlier stage than the one in which the run broke off; nobody can tell from a line without a time."""
+    (tmp_path / "driver.log").write_text(HOME)
+    for name, moment in (("train-1", "2026-09-04 18:01:00,000"), ("train-2", "2026-09-04 19:06:05,000")):
+        (tmp_path / f"{name}.log").write_text(f"{moment} INFO train: ready\nox-2:7002:7090 [0] NCCL WARN NET/IB: Got completion from peer 10.8.0.11<41723> with status=12 opcode=0 len=0 vendor err 129 (Send)\n")
+    found = {e.source: (e.stage, e.step) for e in rca.analyze(tmp_path, workers=1).run.events if e.kind == Kind.NIC_FAULT}
+    assert found == {"train-1.log": (None, None), "train-2.log": ("weights_update", 2)}
