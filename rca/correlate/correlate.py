@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rca import discover
-from rca.correlate import annotate, course, doubt, exits, fold, identity, kernel, outcome, progress, traced
+from rca.correlate import annotate, course, doubt, exits, fold, identity, kernel, outcome, progress, settings, traced
 from rca.correlate import baseline as baselines
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
@@ -47,7 +47,7 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     edges = sorted({edge for module in discover.modules(edge_folder) for edge in module.build(view)})
     ended = outcome.how(view)
     return Run(
-        events=tuple(view.events), edges=tuple(edges), readings=tuple(_timed(readings, who, clock)), processes=_summary(procs),
+        events=tuple(view.events), edges=tuple(edges), readings=tuple(settings.named(_timed(readings, who, clock))), processes=_summary(procs),
         hosts=tuple(who.hosts), world=who.world, attempts=who.attempts, clocks=clocks.describe(clock),
         missing=_missing(view, ended), notes=outcome.notes(view) + (baselines.notes(view.events, baseline) if baseline is not None else ()), coverage=_coverage(view), outcome=ended,
     )  # fmt: skip

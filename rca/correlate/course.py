@@ -128,7 +128,7 @@ def build(identity: Identity, clock: Clock) -> Course:
     ranked = sorted((t for t in told if t[1]), key=lambda t: (-len({p.stage for p in t[1]} & set(ORDER)), t[0].role != "controller", -len(t[1]), t[0].source, t[0].stream))
     believed = frozenset((w.source, w.stream) for w, phases, _, _ in ranked if len({p.stage for p in phases} & set(ORDER)) >= ENOUGH_STAGES)
     order = _order([x for _, _, _, sums in told for x in sums])
-    phases = _announced(ranked)
+    phases = _counted(_announced(ranked), _step_lines(identity, clock))
     have = {p.stage for p in phases}
     if ranked and (ranked[0][0].source, ranked[0][0].stream) in believed:
         phases = _closed(phases)
@@ -200,6 +200,47 @@ def _announced(ranked: list[tuple]) -> list[Phase]:
             continue
         phases += [p for p in found if p.stage not in have]
     return sorted(phases, key=lambda p: p.start_ns)
+
+
+def _step_lines(identity: Identity, clock: Clock) -> list[tuple[int, int]]:
+    """`(common time, step)` of the lines that state a step, by time; a step's lines come when its training is done."""
+    found = set()
+    for writer in identity.writers:
+        common = clock.of_file(writer.host, bool(writer.reading.facts.get("zoned")))
+        found |= {(ns, m[1]) for m in writer.info["steps"] if m[1] is not None and (ns := common(m[0])) is not None}
+    return sorted(found)
+
+
+def _counted(phases: list[Phase], lines: list[tuple[int, int]]) -> list[Phase]:
+    """Phases whose announcements count no steps: a step is that of its first line within it or behind; behind the last line it is the next one.
+
+    Trainings announced in turn tell the steps apart: between one training's beginning and the next lie the saves of the first and the weights,
+    the rollout and the reference of the second.
+    """
+    if not lines or any(p.step is not None for p in phases if p.stage in ORDER):
+        return phases
+    trainings = [p for p in phases if p.stage == "train"]
+    steps: list[tuple[int, int]] = []  # (beginning of a training, its step)
+    for at, one in enumerate(trainings):
+        other = trainings[at + 1] if at + 1 < len(trainings) else None
+        inside = [s for ns, s in lines if one.start_ns <= ns and (other is None or ns < other.start_ns)]
+        ended = [s for ns, s in lines if one.start_ns <= ns <= (one.end_ns or 0)]
+        if said := (ended or inside):
+            steps.append((one.start_ns, Counter(said).most_common(1)[0][0]))
+        elif steps:
+            steps.append((one.start_ns, steps[-1][1] + 1))
+    if not steps:
+        return phases
+    out = []
+    for phase in phases:
+        before = [s for ns, s in steps if ns <= phase.start_ns]
+        after = [s for ns, s in steps if ns >= phase.start_ns]
+        late = phase.stage == "train" or phase.stage.endswith("save")
+        step = None
+        if phase.stage in ORDER:
+            step = (before[-1] if before else None) if late else after[0] if after else before[-1] + 1
+        out.append(replace(phase, step=step))
+    return out
 
 
 def _closed(phases: list[Phase]) -> list[Phase]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
+from rca.correlate import settings
 from rca.correlate.clock import Clock
 from rca.correlate.course import NOTHING, Course
 from rca.correlate.identity import Identity
@@ -23,6 +26,11 @@ class View:
     procs: dict[tuple, Proc]
     course: Course = NOTHING
     spans: Spans = field(default_factory=Spans)  # empty where no file holds traces
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What the run was configured to do: weight sync, colocation, time-outs, sizes; empty where no file says."""
+        return settings.merged(self.identity)
 
     def of(self, *kinds: str) -> list[Event]:
         """The events of some kinds, in time order."""

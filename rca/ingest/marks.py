@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ahocorasick_rs import AhoCorasick
 
-from rca.ingest import calls, courses
-from rca.ingest.courses import FRAMEWORK, ROOT, STRONG, VERB
+from rca.ingest import calls, courses, settings
+from rca.ingest.courses import FRAMEWORK, ROOT, SETTING, STRONG, VERB
 
 if TYPE_CHECKING:
     from rca.ingest.line import Line
@@ -103,7 +103,7 @@ def look(low: str) -> tuple[int, list[str]]:
     for index in {m[0] for m in found}:
         bits, word = shows[index]
         seen |= bits
-        if bits & (STRONG | FRAMEWORK):
+        if bits & (STRONG | FRAMEWORK | SETTING):
             words.append(word)
     if seen & VERB and roots.find_matches_as_indexes(low):
         seen |= ROOT
@@ -357,6 +357,8 @@ def take(stream: Any, line: Line, at: tuple, seen: int, words: list[str], low: s
     """Hold a line of a stream against all phrases; an announcement becomes the stream's stage and step."""
     known = courses.load().frameworks
     frameworks.update(known[w] for w in words if w in known)
+    if seen & SETTING and "settings" not in stream.facts and (found := settings.read(line.text)):
+        stream.facts["settings"] = found
     for told in read(line.text, low, line.step, words, seen):
         if told.framework:
             frameworks.add(told.framework)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import rca
 from rca.correlate import clock as clocks
-from rca.correlate import course, identity
+from rca.correlate import course, identity, settings
 from rca.correlate.course import Course
 from rca.ingest.read import ingest
 from rca.taxonomy import Kind
@@ -107,3 +107,30 @@ def test_last_words_without_a_time_have_a_stage_only_where_one_is_possible(tmp_p
         (tmp_path / f"{name}.log").write_text(f"{moment} INFO train: ready\nox-2:7002:7090 [0] NCCL WARN NET/IB: Got completion from peer 10.8.0.11<41723> with status=12 opcode=0 len=0 vendor err 129 (Send)\n")
     found = {e.source: (e.stage, e.step) for e in rca.analyze(tmp_path, workers=1).run.events if e.kind == Kind.NIC_FAULT}
     assert found == {"train-1.log": (None, None), "train-2.log": ("weights_update", 2)}
+
+
+def test_announcements_without_a_step_are_counted_by_the_lines_of_training(tmp_path: Path) -> None:
+    """A timer names no step; the training line after it does, and what follows the last one belongs to the next step."""
+    minute = "[2026-09-04 18:{:02}:00] train.py:163 - "
+    text = ""
+    for step, first in ((12, 0), (13, 10)):
+        text += minute.format(first) + "Timer update_weights start\n" + minute.format(first + 1) + "Timer update_weights end (elapsed: 60.0s)\n"
+        text += minute.format(first + 2) + "Timer rollout start\n" + minute.format(first + 4) + "Timer rollout end (elapsed: 120.0s)\n"
+        text += minute.format(first + 5) + "Timer actor_train start\n" + minute.format(first + 6) + f"step {step}: {{'train/loss': 0.05}}\n"
+        text += minute.format(first + 7) + "Timer actor_train end (elapsed: 120.0s)\n" + minute.format(first + 8) + "Timer save_model start\n" + minute.format(first + 9) + "Timer save_model end\n"
+    found = course_of(tmp_path, console__log=text + minute.format(20) + "Timer update_weights start\n")
+    assert [(p.stage, p.step) for p in found.phases if p.stage != "init"] == [
+        *((stage, step) for step in (12, 13) for stage in ("weights_update", "rollout", "train", "save")), ("weights_update", 14),
+    ]  # fmt: skip
+
+
+def test_settings_and_framework_of_the_run(tmp_path: Path) -> None:
+    """The configuration that a controller prints is known to all, and the framework is the trainer and not what it is built of."""
+    config = '{"weight_update": "nccl", "colocate": false, "world_size": 8, "batch_size": 256, "rpc_timeout": 7200}'
+    (tmp_path / "driver.log").write_text(f"2026-09-04 18:00:00,000 INFO [driver] config: {config}\n2026-09-04 18:00:01,000 INFO [driver] done\n")
+    (tmp_path / "worker.log").write_text("(TaskRunner pid=9) step:7 - timing_s/gen:100.0 - timing_s/ref:3.0\nusing megatron/core and vllm/v1\n")
+    readings, _ = ingest([tmp_path], workers=1)
+    assert settings.merged(identity.resolve(readings)) == {
+        "weight_sync": "nccl", "colocated": False, "world_size": 8, "batch_size": 256, "timeouts": {"rpc_timeout": 7200},
+    }  # fmt: skip
+    assert {r.facts.get("framework") for r in settings.named(readings)} == {"verl", None}

@@ -19,12 +19,13 @@ from typing import Any
 
 from rca.discover import data_files
 from rca.errors import RcaError, did_you_mean
+from rca.ingest.settings import WORDS as SETTINGS
 from rca.taxonomy import STAGES
 
 HERE = Path(__file__).parent
 PHASES = ("start", "end", "failed", "after")
 SCANNED_MIN = 9  # characters; shorter phrases are in too many lines
-ROOT, VERB, STRONG, FRAMEWORK = 1, 2, 4, 8
+ROOT, VERB, STRONG, FRAMEWORK, SETTING = 1, 2, 4, 8, 16
 #: What shows a line of an announcement besides the verbs of `plain.toml`.
 ANNOUNCES = ("took ", "cost", "elapsed", "耗时", "用时", " phase", " stage", "phase:", "stage:", "phase=", "stage=", "===", ">>>", "-->", "▶", "阶段", "正在")
 ORDINARY = ("success", "begin", "fail", "enter", "start", "finish", "complet", "commenc", "initiat", "abort", "launch", "issue", "return")  # stems of the verbs
@@ -102,6 +103,8 @@ class Course:
             note(word, STRONG)
         for word in self.frameworks:
             note(word, FRAMEWORK)
+        for word in SETTINGS:
+            note(word, SETTING)
         return found
 
 
