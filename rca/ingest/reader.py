@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rca.ingest import calls, generic, marks, series
+from rca.ingest import calls, generic, marks, series, trace_context
 from rca.ingest.blocks import child_failed, counters, engine_error, pyspy, query_csv, remote, stacks
 from rca.ingest.blocks.chain import speaker
 from rca.ingest.blocks.traceback import HEADLESS, IGNORED, OPENS, Raised, Traceback, unfused
@@ -379,7 +379,7 @@ class Reader:
         if kind in (Kind.NATIVE_ABORT, Kind.COLLECTIVE_TIMEOUT) and (event["rank"] is None or (stream.child_rank is not None and kind is Kind.NATIVE_ABORT)):
             said = WHAT_RANK.match(text)
             event["rank"] = int(said[1]) if said else stream.child_rank
-        event.update({k: v for k, v in fields.items() if v is not None})
+        event.update(trace_context.context(at[2]) | {k: v for k, v in fields.items() if v is not None})
         event["attrs"]["stream"] = next((k for k, s in self.streams.items() if s is stream), "")
         self.events.append(event)
 

@@ -83,7 +83,7 @@ def _one(note: dict[str, Any], table: Table, writers: Writers, reader: Reader, e
         severity = "warning" if more.get("bare_status") else "error"
         reader._emit(stream, kind, text[:TEXT_CUT], severity, at, attrs=attrs | {k: v for k, v in more.items() if v is not None})
     for event in reader.events[began:]:
-        event.update({k: v for k, v in fields.items() if v is not None and event.get(k) is None})
+        event.update({k: v for k, v in fields.items() if v is not None and (k in ("trace_id", "span_id", "request_id") or event.get(k) is None)})
         event["attrs"] = {**attrs, **event["attrs"]}
 
 
