@@ -42,7 +42,8 @@ def how(view: View) -> str:
 def _goes_on(view: View) -> bool:
     """Whether something alarming was said, and the steps that follow show that the run went on after all of it.
 
-    What was corrected or repeated with success needs one step, in whatever file; a device's own note that it corrected something, none.
+    What was corrected or repeated with success needs one step, in whatever file; a device's own note that it corrected something, and
+    complaints that are known to mean nothing, none.
     """
     alarms = [e for e in view.events if e.source is not None and e.kind not in MARKERS and not e.attrs.get("foreign")]
     beats = pulse.beats(view)
@@ -52,7 +53,7 @@ def _goes_on(view: View) -> bool:
             return bool(pulse.steps_after(event, beats, view)) or (len(beats) >= pulse.ENOUGH and all(b.source != event.source for b in beats))
         return pulse.steps_after(event, beats, view) >= pulse.ENOUGH
 
-    noted = any(e.kind == Kind.DEVICE_NOTICE for e in view.events)
+    noted = any(e.kind == Kind.DEVICE_NOTICE or e.attrs.get("harmless") for e in view.events)
     return (bool(alarms) and all(map(over, alarms))) or (noted and not beats and all(e.kind in QUIET_KINDS for e in alarms))
 
 

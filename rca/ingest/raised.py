@@ -8,6 +8,7 @@ from rca.ingest import generic
 from rca.ingest.blocks.traceback import Raised
 from rca.ingest.generic import Sense
 from rca.ingest.signatures import Signature
+from rca.ingest.whose import whose_code
 from rca.taxonomy import VICTIM_KINDS, Kind
 
 TRANSPORT_ERRORS = ("DistBackendError", "DistNetworkError", "DistStoreError")  # torch's own names for "the connection to somebody else broke"
@@ -40,3 +41,20 @@ def sensed(chain: list[Raised]) -> tuple[Raised, Sense] | None:
 def in_worker(chain: list[Raised]) -> bool:
     """Whether a worker process of a DataLoader raised it."""
     return any(raised.worker for raised in chain) or "DataLoader worker process" in chain[-1].message
+
+
+def cut_off(frames: list, lines: list[tuple], headed: bool, alone: bool) -> tuple[str, tuple, dict] | None:
+    """What is known of a traceback whose last line, the exception's own, is missing: text, address and attributes of an event.
+
+    Frames without a heading are as often a stack that somebody printed: they count only where the file ends with them and says nothing else (`alone`).
+
+    >>> cut_off([("/opt/verl/verl/workers/actor/dp_actor.py", 333, "update_policy")], [((7, 90, "  File x"), "  File x", [])], True, False)[0]
+    'an exception in update_policy (dp_actor.py:333); its own line is missing'
+    >>> cut_off([("a.py", 3, "f")], [((7, 90, "x"), "x", [])], False, True)
+    """
+    if not frames or not (headed or (alone and len(frames) > 1)):
+        return None
+    file, line, function = tuple(frames[-1])
+    address = next((at for at, text, _ in reversed(lines) if file in text and str(line) in text), lines[-1][0])
+    attrs = {"cut": True, "traceback": True, "inherited": True, "frames": [tuple(f) for f in frames][-12:], **whose_code(frames, "AssertionError")}
+    return f"an exception in {function or 'a function'} ({file.rpartition('/')[2]}:{line}); its own line is missing", address, attrs

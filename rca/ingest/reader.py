@@ -11,8 +11,9 @@ import re
 from typing import Any
 
 from rca.ingest import calls, generic, marks, series, trace_context
-from rca.ingest.blocks import child_failed, counters, engine_error, pyspy, query_csv, remote, stacks
+from rca.ingest.blocks import child_failed, counters, engine_error, query_csv, remote, stacks
 from rca.ingest.blocks.chain import speaker
+from rca.ingest.blocks.opening import opened
 from rca.ingest.blocks.traceback import HEADLESS, IGNORED, OPENS, Raised, Traceback, unfused
 from rca.ingest.fields import fields_of
 from rca.ingest.formats import Wrap, progress
@@ -20,7 +21,7 @@ from rca.ingest.formats.continued import is_continued
 from rca.ingest.introduction import introduce
 from rca.ingest.line import Line, parse, parse_behind
 from rca.ingest.prompt import runs_here, typed
-from rca.ingest.raised import TRANSPORT_ERRORS, in_worker, kind_of, sensed
+from rca.ingest.raised import TRANSPORT_ERRORS, cut_off, in_worker, kind_of, sensed
 from rca.ingest.rhythm import Rhythm
 from rca.ingest.series import Series
 from rca.ingest.signatures import Signature, best
@@ -36,6 +37,7 @@ LEAST_MARKS, MARKS_PER_POINT = 24, 2  # step lines kept of a stream: thousands w
 WHAT_RANK = re.compile(r"\s*what\(\): {0,4}\[(?:PG [^\]]{0,60})?Rank (\d{1,6})\]")
 BARE = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (\S.*)$")
 CALM = ("info", "debug", "warning")
+OPENING = frozenset("TFPe")  # with these letters the lines begin that open a block by themselves
 METRIC = re.compile(r"\bloss\b|grad|tokens/s|samples/s|it/s|elapsed time per iteration", re.I)
 THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
 STAGE_OF_KIND = {Kind.SAVE_STARTED: "save", Kind.LOAD_STARTED: "load"}
@@ -193,11 +195,8 @@ class Reader:
                 stream.heading = stream.heading or (before, at)
             self._continues(stream, line._replace(prefixed=False), at, found)
             return
-        if text.startswith(("Timeout (", "Fatal Python error:")) and (stacks.SCHEDULED.match(text) or stacks.FATAL.match(text)):
-            stream.block, stream.raw = stacks.Stacks(text), [(at, text, found)]
-            return
-        if text.startswith(("Process ", "Thread ")) and pyspy.is_start(text):
-            stream.block, stream.raw = pyspy.PySpy(text), [(at, text, found)]
+        if text[:1] in OPENING and (block := opened(text, bool(found))) is not None:
+            stream.block, stream.raw = block, [(at, text, found)]
             return
         if query_csv.is_start(text):
             stream.block = query_csv.Query(text)
@@ -207,9 +206,6 @@ class Reader:
             stream.block.feed(text)
             if found:
                 self._signature(stream, line, at, found)
-            return
-        if found and text.startswith(engine_error.START):
-            stream.block, stream.raw = engine_error.Typed(text), [(at, text, found)]
             return
         if text[:1] == "E" and (thread := THREAD.match(text)):
             stream.heading = (f"thread {thread[1]}", at)
@@ -266,12 +262,14 @@ class Reader:
     def _close(self, stream: Stream) -> None:
         block, stream.block = stream.block, None
         if isinstance(block, Traceback):
-            chain = block.finish()
+            frames, chain = block.frames, block.finish()
             self._raised(stream, block, chain, stream.raw)
             stream.heading = None
             for at, text, found in () if chain else stream.raw:  # its end is missing: what is known in it still happened
                 if found:
                     self._signature(stream, Line(text), at, found)
+            if not chain and (cut := cut_off(frames, stream.raw, block.headed, alone=self.ending and not self.events)) is not None:
+                self._emit(stream, Kind.EXCEPTION, cut[0], "error", cut[1], attrs=cut[2], stamp=block.stamp, **remote.fields(block.remote, "", cut[2]))
         elif isinstance(block, stacks.Stacks):
             at, text, _found = stream.raw[0]
             frames = block.main()
@@ -385,6 +383,7 @@ class Reader:
 
     def finish(self) -> dict[str, Any]:
         """Close what is open and hand over plain values (they travel between processes)."""
+        self.ending = True
         for stream in self.streams.values():
             if stream.block is not None:
                 self._close(stream)

@@ -144,3 +144,34 @@ def test_reply_that_quotes_the_callee(tmp_path: Path) -> None:
     (event,) = run_of(tmp_path, main=text)
     assert (event.kind, event.actor, event.stage) == (Kind.DEVICE_ILLEGAL_ACCESS, "ref/3", "reference")
     assert event.text == "RuntimeError: CUDA error: an illegal memory access was encountered"
+
+
+def test_traceback_without_its_last_line(tmp_path: Path) -> None:
+    """Something was raised and the line that says what is missing: an event of low worth, at the last frame; frames alone are none."""
+    head = "\n".join(REMOTE.format(message="").splitlines()[:3]) + "\n"
+    console = "".join(f"(vLLMHttpServer pid=331) (Worker_TP1 pid=756) ERROR 05-19 13:26:50 [executor.py:968] {line}\n" for line in head.splitlines())
+    (event,) = run_of(tmp_path, driver=console)
+    assert (event.kind, event.pid, event.attrs["cut"], event.line) == (Kind.EXCEPTION, 756, True, 2)
+    (tmp_path / "driver.log").unlink()
+    assert run_of(tmp_path, other="step 3 loss=0.1\n" + head.partition("\n")[2] + "step 4 loss=0.1\nstep 5 loss=0.1\n") == []
+
+
+def test_what_means_nothing_is_no_failure(tmp_path: Path) -> None:
+    """Ray without its metrics agent is healthy, and so is a worker that is torn down at the end of a program that succeeded."""
+    from rca import analyze
+
+    agent = "[2026-02-03 11:03:19,206 E 881 990] core_worker_process.cc:847: Failed to establish connection to the metrics exporter agent. Metrics will not be exported.\n"
+    (tmp_path / "a.log").write_text(f"(raylet) {agent}(train_fn pid=881) {agent}")
+    (tmp_path / "b.log").write_text("2026-02-03 11:02:19,402\tWARNING worker.py:1078 -- A worker died or was killed while executing task 949fbae08b71.\nsuccess!\n")
+    assert [analyze(tmp_path / name, workers=1).verdict for name in ("a.log", "b.log")] == ["healthy", "healthy"]
+
+
+def test_memory_that_cannot_be_taken_back(tmp_path: Path) -> None:
+    """An engine that finds no room when it resumes is the reason why nobody answers the trainer, not a message that was lost."""
+    from rca import analyze
+
+    (tmp_path / "a.log").write_text(
+        "(SGLangHttpServer pid=6115) [torch_memory_saver.cpp] CUresult error: 2 (out of memory)  file=csrc/utils.h func=cu_mem_create line=194\n"
+        "(WorkerDict pid=1088) WARNING:2026-07-24 16:00:45,396:Async request to resume_memory_occupation timed out (attempt 1)\n"
+    )
+    assert analyze(tmp_path / "a.log", workers=1).judged.hypotheses[0].cause == "sw.cuda_oom"

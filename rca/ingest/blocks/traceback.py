@@ -225,6 +225,11 @@ class Traceback:
         self._type, self._message, self.frames, self._blank = None, [], [], False
 
     @property
+    def headed(self) -> bool:
+        """Whether it began with a heading of its own."""
+        return self._starts > 0 or bool(self.remote)
+
+    @property
     def ended(self) -> bool:
         """Whether the line that names the exception was seen."""
         return self._type is not None
