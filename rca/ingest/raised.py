@@ -56,5 +56,17 @@ def cut_off(frames: list, lines: list[tuple], headed: bool, alone: bool) -> tupl
         return None
     file, line, function = tuple(frames[-1])
     address = next((at for at, text, _ in reversed(lines) if file in text and str(line) in text), lines[-1][0])
-    attrs = {"cut": True, "traceback": True, "inherited": True, "frames": [tuple(f) for f in frames][-12:], **whose_code(frames, "AssertionError")}
+    attrs = {"cut": True, "folded": any(" [repeated " in at[2] for at, _, _ in lines), "traceback": True, "inherited": True, "frames": [tuple(f) for f in frames][-12:], **whose_code(frames, "AssertionError")}
     return f"an exception in {function or 'a function'} ({file.rpartition('/')[2]}:{line}); its own line is missing", address, attrs
+
+
+def without_shreds(events: list[dict]) -> list[dict]:
+    """The events of a file without what is left of tracebacks whose lines Ray folded one by one: the first such rest, and only where no exception is named.
+
+    >>> shred, named = {"attrs": {"folded": True}}, {"attrs": {"exception": "KeyError"}}
+    >>> len(without_shreds([shred, {**shred}])), without_shreds([shred, named]) == [named]
+    (1, True)
+    """
+    shreds = [e for e in events if e["attrs"].get("folded")]
+    kept = [] if any(e["attrs"].get("exception") for e in events) else shreds[:1]
+    return [e for e in events if not e["attrs"].get("folded") or any(e is k for k in kept)] if shreds else events

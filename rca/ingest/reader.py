@@ -21,7 +21,7 @@ from rca.ingest.formats.continued import is_continued
 from rca.ingest.introduction import introduce
 from rca.ingest.line import Line, parse, parse_behind
 from rca.ingest.prompt import runs_here, typed
-from rca.ingest.raised import TRANSPORT_ERRORS, cut_off, in_worker, kind_of, sensed
+from rca.ingest.raised import TRANSPORT_ERRORS, cut_off, in_worker, kind_of, sensed, without_shreds
 from rca.ingest.rhythm import Rhythm
 from rca.ingest.series import Series
 from rca.ingest.signatures import Signature, best
@@ -396,4 +396,4 @@ class Reader:
             for key, s in self.streams.items()
         }  # fmt: skip
         shape = max(self.shapes, key=lambda k: (self.shapes[k], k)) if self.shapes else "plain"
-        return {"events": self.events, "streams": streams, "samples": self.samples, "shape": shape, "zoned": self.zoned, "frameworks": sorted(self.frameworks), "parsed": self.parsed, "damaged": self.damaged}
+        return {"events": without_shreds(self.events), "streams": streams, "samples": self.samples, "shape": shape, "zoned": self.zoned, "frameworks": sorted(self.frameworks), "parsed": self.parsed, "damaged": self.damaged}
