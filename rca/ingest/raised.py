@@ -48,11 +48,12 @@ def cut_off(frames: list, lines: list[tuple], headed: bool, alone: bool) -> tupl
 
     Frames without a heading are as often a stack that somebody printed: they count only where the file ends with them and says nothing else (`alone`).
 
-    >>> cut_off([("/opt/verl/verl/workers/actor/dp_actor.py", 333, "update_policy")], [((7, 90, "  File x"), "  File x", [])], True, False)[0]
+    >>> frames = [("main.py", 9, "main"), ("/opt/verl/verl/workers/actor/dp_actor.py", 333, "update_policy")]
+    >>> cut_off(frames, [((7, 90, "  File x"), "  File x", [])], True, False)[0]
     'an exception in update_policy (dp_actor.py:333); its own line is missing'
-    >>> cut_off([("a.py", 3, "f")], [((7, 90, "x"), "x", [])], False, True)
+    >>> cut_off(frames[:1], [((7, 90, "x"), "x", [])], False, True)
     """
-    if not frames or not (headed or (alone and len(frames) > 1)):
+    if len(frames) < 2 or not (headed or alone):
         return None
     file, line, function = tuple(frames[-1])
     address = next((at for at, text, _ in reversed(lines) if file in text and str(line) in text), lines[-1][0])

@@ -85,6 +85,7 @@ class Reader:
         self.shapes: dict[str, int] = {}
         self.zoned = False
         self.parsed = self.damaged = 0
+        self.ending = False
         self.guess, self.frameworks = generic.Guesses(), set[str]()
 
     # -- one line ---------------------------------------------------------------------------------------------------
@@ -268,7 +269,7 @@ class Reader:
             for at, text, found in () if chain else stream.raw:  # its end is missing: what is known in it still happened
                 if found:
                     self._signature(stream, Line(text), at, found)
-            if not chain and (cut := cut_off(frames, stream.raw, block.headed, alone=self.ending and not self.events)) is not None:
+            if not chain and self.ending and block.breaks_off and (cut := cut_off(frames, stream.raw, block.headed, alone=not self.events)) is not None:
                 self._emit(stream, Kind.EXCEPTION, cut[0], "error", cut[1], attrs=cut[2], stamp=block.stamp, **remote.fields(block.remote, "", cut[2]))
         elif isinstance(block, stacks.Stacks):
             at, text, _found = stream.raw[0]

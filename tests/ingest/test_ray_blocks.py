@@ -148,10 +148,10 @@ def test_reply_that_quotes_the_callee(tmp_path: Path) -> None:
 
 def test_traceback_without_its_last_line(tmp_path: Path) -> None:
     """Something was raised and the line that says what is missing: an event of low worth, at the last frame; frames alone are none."""
-    head = "\n".join(REMOTE.format(message="").splitlines()[:3]) + "\n"
+    head = "\n".join(REMOTE.format(message="").splitlines()[:3]) + '\n  File "/opt/verl/verl/workers/actor.py", line 9, in step\n'
     console = "".join(f"(vLLMHttpServer pid=331) (Worker_TP1 pid=756) ERROR 05-19 13:26:50 [executor.py:968] {line}\n" for line in head.splitlines())
     (event,) = run_of(tmp_path, driver=console)
-    assert (event.kind, event.pid, event.attrs["cut"], event.line) == (Kind.EXCEPTION, 756, True, 2)
+    assert (event.kind, event.pid, event.attrs["cut"], event.line) == (Kind.EXCEPTION, 756, True, 4)
     (tmp_path / "driver.log").unlink()
     assert run_of(tmp_path, other="step 3 loss=0.1\n" + head.partition("\n")[2] + "step 4 loss=0.1\nstep 5 loss=0.1\n") == []
 

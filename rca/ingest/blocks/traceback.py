@@ -230,6 +230,11 @@ class Traceback:
         return self._starts > 0 or bool(self.remote)
 
     @property
+    def breaks_off(self) -> bool:
+        """Whether nothing but frames and their code came since the heading: whatever else comes may belong to somebody else."""
+        return self._quiet == 0
+
+    @property
     def ended(self) -> bool:
         """Whether the line that names the exception was seen."""
         return self._type is not None
