@@ -97,7 +97,7 @@ def _coverage(view: View) -> frozenset[tuple[str, str | None]]:
         host = next((w.host for w in view.identity.writers_of(reading.source) if w.host), None)
         if any(s in reading.format for s in KERNEL_SHAPES):
             seen.add(("kernel", host))
-        if reading.facts.get("samples") and not reading.facts.get("measured"):
+        if not reading.facts.get("measured") and any(s[3] != "handed" for s in reading.facts.get("samples", ())):
             seen.add(("counters", host))
     for event in view.events:
         if event.kind in (Kind.EXITED, Kind.AGENT_REPORT, Kind.AGENT_SIGNALLED):

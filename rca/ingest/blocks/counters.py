@@ -10,6 +10,8 @@ collected here; whether one changed inside the run's window is judged in correla
 [('15155', 'throttled', 44), ('15155', 'throttled_ns', 48801150873)]
 >>> samples("nodemon: pid0=16676:D:percpu_rwsem_wait pid1=16677:S:futex_do_wait")
 [('16676', 'state_d', 'percpu_rwsem_wait')]
+>>> samples("64 rows from anchor-1 (524288 bytes)")
+[('# rows from anchor-1 (# bytes)', 'handed', 64)]
 
 Source: Linux `Documentation/ABI/testing/sysfs-class-net`, `Documentation/admin-guide/cgroup-v2.rst`, `proc(5)`.
 """
@@ -32,11 +34,17 @@ NAMES = {
 PAIR = re.compile(r"(?<![\w.])([A-Za-z_]\w*)=(-?\d+)(?![\w.:])")
 STATE = re.compile(r"(?<![\w.])(?:pid\w*=)?(\d{2,8}):D:(\w[\w.]*)")
 DEVICE = re.compile(r"(?<![\w.])((?:eth|en[opsx]|ib|bond|mlx5_|veth)\w*)(?![\w=])|\b(?:device|dev|iface|interface|nic)=(\w+)")
+#: How many pieces of work a worker made or handed over; the rest of the line is the name of that count.
+HANDED = re.compile(r"(?<![\w./:=-])(\d{1,7}) (?:rows|samples|responses|completions|trajectories|条)(?![\w/])|\bout=\((\d{1,7}),")
+RATE = re.compile(r"\bloss\b|/s\b|consumed|elapsed")
+NUMBER = re.compile(r"(?<![\w.-])\d[\d.]*")
 PIDS = re.compile(r"\bpids?=(\d+)")
 
 
 def may_hold(low: str) -> bool:
     """Whether a line, given in lower case, may hold samples: to be asked first, of every line, because it costs little."""
+    if " rows" in low or " samples" in low or "out=(" in low or " 条" in low or " responses" in low or " completions" in low or " trajectories" in low:
+        return True
     if "=" not in low:
         return ":d:" in low
     return (
@@ -52,6 +60,8 @@ def sampled(low: str) -> bool:
 
 def samples(text: str, raw: str | None = None) -> list[tuple[str | None, str, int | str]]:
     """The known counters of one line as `(subject, name, value)`; empty for any other line. `raw` is the line with its header."""
+    if (handed := HANDED.search(text)) and not RATE.search(text):
+        return [(NUMBER.sub("#", text)[:160], "handed", int(handed[1] or handed[2]))]
     found: list[tuple[str | None, str, int | str]] = [(m[1], "state_d", m[2]) for m in STATE.finditer(text)]
     pairs = [(NAMES[m[1].lower()], int(m[2])) for m in PAIR.finditer(text) if m[1].lower() in NAMES]
     if not pairs:
