@@ -100,7 +100,7 @@ def _travels(match: Match) -> bool:
 def _sort(item: tuple[Match, float, list[str]]) -> tuple:
     match, logit, _ = item
     time = match.cause.time_ns if match.cause.time_ns is not None else 2**62
-    unplaced = (match.cause.host is None) + (match.cause.rank is None)
+    unplaced = (match.cause.host is None) + (match.cause.rank is None) + (match.cause.gpu is None)
     return (-round(logit, 6), -len(match.found), match.cause.attempt or 0, unplaced, time, match.cause.event_id, match.rule.id)
 
 
@@ -215,10 +215,22 @@ def _hypothesis(match: Match, logit: float, why: list[str], run: Run, graph: Gra
         if event is not None and event.host == entity["host"]:
             entity |= {name: getattr(event, name) for name in ("gpu", "role") if entity[name] is None}
     return Hypothesis(
-        match.cause_class, rule.id, rule.title, summary(match.cause_class, rule, cause, symptom), round(logit, 4), cause, round(confidence, 4),
+        match.cause_class, rule.id, rule.title, summary(match.cause_class, rule, cause, symptom), round(logit, 4), _where_it_acted(match), round(confidence, 4),
         inferred=cause.kind in rule.cause_link.inferred or (rule.cause_link.latent and cause.source is None and not cause.also), entity=entity, symptom=symptom, evidence=evidence, missing=missing,
         remedy=_remedy(rule, cause), why=tuple(why),
     )  # fmt: skip
+
+
+def _where_it_acted(match: Match) -> Event:
+    """The cause with the stage and step in which it told: a machine's fault may begin earlier, and counters are read now and then."""
+    cause = match.cause
+    if cause.rank is not None or (cause.role is not None and cause.source is not None) or not match.rule.id.startswith(ACROSS):
+        return cause
+    acted = [match.found[k.name] for k in match.rule.links if k.role == "mechanism" and "edge" in k.relation and k.name in match.found]
+    first = next((e for e in acted if e.stage is not None), None)
+    if first is None:
+        return cause
+    return cause.but(stage=first.stage, step=first.step if first.step is not None else cause.step)
 
 
 def _remedy(rule: Rule, cause: Event) -> dict:

@@ -13,7 +13,7 @@ DEATH = frozenset({Kind.KILLED_BY_KERNEL, Kind.HOST_OOM, Kind.MEMORY_GREW, Kind.
 DEVICE = frozenset({Kind.DEVICE_LOST, Kind.DEVICE_MEMORY_ERROR, Kind.DEVICE_HANG, Kind.DEVICE_LINK_ERROR})
 #: What a caller says of a worker that it cannot reach, or got too little from.
 REPORTS = frozenset({
-    Kind.RPC_TIMEOUT, Kind.RPC_FAILED, Kind.RPC_REFUSED, Kind.PARTIAL_RESULT, Kind.PAYLOAD_DIFFERS, Kind.EVENT_LOST, Kind.ACTOR_SILENT, Kind.ACTOR_DIED,
+    Kind.RPC_TIMEOUT, Kind.RPC_FAILED, Kind.RPC_REFUSED, Kind.PARTIAL_RESULT, Kind.PAYLOAD_DIFFERS, Kind.ACTOR_SILENT, Kind.ACTOR_DIED,
     Kind.REQUEST_OPEN, Kind.SERVICE_LOST, Kind.PEER_LOST,
 })  # fmt: skip
 WIRE_ONLY = frozenset({Kind.PAYLOAD_DIFFERS})
