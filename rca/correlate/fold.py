@@ -16,9 +16,11 @@ from rapidfuzz import fuzz
 from rca.correlate import same_error, whose
 from rca.correlate.clock import Clock
 from rca.correlate.identity import Identity, role_of
+from rca.correlate.roles import INDEX
 from rca.model import Event
 from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
 
+TELLERS = ("controller", "meta_server", "launcher")
 COPY_NS = 3_000_000_000  # copies of one event: an error file has whole seconds, a console may lag by a poll
 ALIKE = 92  # percent of likeness at which two texts of one kind are one message (numbers are masked before)
 FOLD_FROM = 4  # causes are kept one by one up to this many ranks, so that the first of them can be named
@@ -64,7 +66,9 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
         time_ns = clock.resolve(event.time_ns, host, not event.time_assumed)
         if writer is not None and writer.lent:
             changes["attrs"] = {**event.attrs, "of": writer.actor}
-        role = event.role or (writer.role if writer is not None and actor == writer.actor else role_of(actor))
+        # In a controller's file the loggers are its parts: `Trainer` there trains nothing.
+        part = writer is not None and writer.role in TELLERS and not INDEX.search(actor or "")
+        role = event.role or (writer.role if writer is not None and (part or actor == writer.actor) else role_of(actor))
         changes |= {"host": host, "attempt": attempt, "time_ns": time_ns, "time_error_ns": event.time_error_ns + clock.error(host), "role": role, "actor": actor}
         settled.append(whose.complete(event.but(**changes), identity, None if remote else writer))
     return settled
