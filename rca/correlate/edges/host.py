@@ -22,7 +22,7 @@ STORAGE_EFFECTS = frozenset({
 SLOW_EFFECTS = frozenset({Kind.STEPS_SLOWED, Kind.RANK_SILENT, Kind.COLLECTIVE_TIMEOUT, Kind.RPC_TIMEOUT})
 #: Faults of one host that are one incident: the first says what the job met, the second what the device or the mount said on the way there.
 NAMES = frozenset({
-    (Kind.READ_ONLY, Kind.STORAGE_HANG), (Kind.UNREACHABLE, Kind.STORAGE_HANG), (Kind.UNREACHABLE, Kind.NIC_FAULT), (Kind.STORAGE_HANG, Kind.HUNG_TASK),
+    (Kind.LINK_DOWN, Kind.NIC_FAULT), (Kind.LINK_DOWN, Kind.NIC_ERRORS_ROSE), (Kind.READ_ONLY, Kind.STORAGE_HANG), (Kind.UNREACHABLE, Kind.STORAGE_HANG), (Kind.UNREACHABLE, Kind.NIC_FAULT), (Kind.STORAGE_HANG, Kind.HUNG_TASK),
     (Kind.DEVICE_THROTTLED, Kind.RANK_SLOW), (Kind.DEVICE_THROTTLED, Kind.STEPS_SLOWED),
 })  # fmt: skip
 FIRST = frozenset(first for first, _ in NAMES)
@@ -50,7 +50,7 @@ def build(view: View) -> list[Edge]:
 def _acts(cause: Event, effect: Event, view: View) -> bool:
     if cause.kind == Kind.HOST_DOWN and effect.kind == Kind.NIC_FAULT and effect.attrs.get("peer") and effect.host != cause.host:
         return not cause.attrs.get("outside")  # whoever sent to a host that is down gets no answer: its own adapter is sound
-    if (cause.kind, effect.kind) in NAMES and not cause.attrs.get("outside") and _same_host(cause, effect):
+    if (cause.kind, effect.kind) in NAMES and not (cause.attrs.get("outside") or cause.attrs.get("recovered")) and _same_host(cause, effect):
         return True
     if cause.kind == Kind.STORAGE_HANG and effect.kind == Kind.IO_ERROR and effect.source != cause.source and _same_host(cause, effect):
         return True  # what a program reads from a server that does not answer ends in EIO
