@@ -152,6 +152,7 @@ class Hypothesis:
     missing: tuple[Missing, ...] = ()
     remedy: dict[str, Any] = field(default_factory=dict)
     why: tuple[str, ...] = ()  # the terms of the sum, in words
+    acted: tuple[str | None, int | None] | None = None  # stage and step in which the cause told, where they are not the event's own
 
 
 class Graph:

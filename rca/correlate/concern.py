@@ -51,6 +51,8 @@ def follows(cause: Event, effect: Event) -> bool:
     late = cause.time_ns - effect.time_ns - cause.time_error_ns - effect.time_error_ns
     if late <= (SAME_HOST_NS if cause.host is not None and cause.host == effect.host else APART_NS):
         return True
+    if cause.attrs.get("inherited") and cause.source != effect.source and cause.step is not None and cause.step == effect.step and late > HALF_HOUR_NS:
+        return True  # a time that is only that of a line above, hours off its own step: in a zone that nobody states
     # A kernel's local time whose zone nobody states: whole half hours tell nothing.
     rest = late % HALF_HOUR_NS
     return cause.time_assumed and cause.source != effect.source and late <= 14 * 2 * HALF_HOUR_NS and min(rest, HALF_HOUR_NS - rest) <= ZONE_SLACK_NS

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rca.correlate.course import ROLE_STAGES, Course
 from rca.model import Event
+from rca.taxonomy import Kind
 
 if TYPE_CHECKING:
     from rca.correlate.view import View
@@ -17,6 +18,8 @@ FINER = {"save": SAVES, "load": ("recover", "init"), "train": SAVES, "recover": 
 
 def settle(event: Event, view: View) -> Event:
     """The event with the stage and the step that it belongs to; nothing changes in a run that has no stages."""
+    if event.kind == Kind.STOP_FAILED:
+        return event.but(stage="cleanup")  # whatever was announced last
     course = view.course
     if not course.staged:
         return event

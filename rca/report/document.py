@@ -172,6 +172,7 @@ def _rest(unknown: float, confidences: list[float]) -> float:
 
 def _hypothesis(hypothesis: Hypothesis, confidence: float, known: dict[str, str]) -> dict[str, Any]:
     cause, symptom, remedy = hypothesis.event, hypothesis.symptom, hypothesis.remedy
+    stage, step = hypothesis.acted or (cause.stage, cause.step)
     return {
         "cause": hypothesis.cause,
         "confidence": confidence,
@@ -180,8 +181,8 @@ def _hypothesis(hypothesis: Hypothesis, confidence: float, known: dict[str, str]
         "summary": hypothesis.summary,
         "inferred": hypothesis.inferred,
         "entity": {key: hypothesis.entity[key] if key in hypothesis.entity else getattr(cause, key) for key in ENTITY_KEYS},
-        "cause_stage": cause.stage,
-        "cause_step": cause.step,
+        "cause_stage": stage,
+        "cause_step": step,
         "cause_time": iso(cause.time_ns),
         "cause_time_error_ms": None if iso(cause.time_ns) is None else round(cause.time_error_ns / 1e6, 3),
         "time_assumed": cause.time_assumed,

@@ -36,6 +36,9 @@ ACROSS = "coupling/"  # rules that join stages: their chains take over what a ru
 MARGIN_NS = 2_000_000_000  # failures closer than this are not ordered
 WHO = frozenset({"host", "role", "rank", "gpu", "pid"})  # what a worker has, and its caller has otherwise
 LOUD = frozenset({Kind.READ_ONLY, Kind.IO_ERROR, Kind.NO_SPACE})  # whoever meets these gets an error
+SAVES = ("save", "latest_recover_save", "periodic_recover_save")
+AFTERWARDS = (*SAVES, "cleanup")
+SAVING = re.compile(r"\bsav(?:e|ing)\b|checkpoint|snapshot", re.I)
 UNREADABLE = frozenset({Kind.CHECKPOINT_INVALID, Kind.CHECKPOINT_MISMATCH, Kind.DAMAGED, Kind.MISSING_FILE})
 COMING_UP = ("recover", "load", "init")
 SAME_START_NS = 300 * 10**9
@@ -153,7 +156,8 @@ def _explain_away(weighed: list[tuple[Match, float, list[str]]], run: Run, graph
     out = []
     for match, logit, why in weighed:
         cause = match.cause
-        own = {e.event_id for e in match.found.values()}
+        # A link of the chain does not explain its own cause, unless the host itself ties them: a port complains because its link is down.
+        own = {e.event_id for e in match.found.values() if "host" not in graph.kinds(e.event_id, cause.event_id)}
         # What only plain words say never outdoes what a signature knows.
         causes = [i for i in upstream[cause.event_id] - own - (guessed if cause.attrs.get("signature") else set()) if strength[i] > UNKNOWN_LOGIT - 0.5 and cause.event_id not in upstream[i]]
         restarted = final is not None and cause.event_id not in reasons and _before(cause, final)
@@ -215,22 +219,29 @@ def _hypothesis(match: Match, logit: float, why: list[str], run: Run, graph: Gra
         if event is not None and event.host == entity["host"]:
             entity |= {name: getattr(event, name) for name in ("gpu", "role") if entity[name] is None}
     return Hypothesis(
-        match.cause_class, rule.id, rule.title, summary(match.cause_class, rule, cause, symptom), round(logit, 4), _where_it_acted(match), round(confidence, 4),
+        match.cause_class, rule.id, rule.title, summary(match.cause_class, rule, cause, symptom), round(logit, 4), cause, round(confidence, 4),
         inferred=cause.kind in rule.cause_link.inferred or (rule.cause_link.latent and cause.source is None and not cause.also), entity=entity, symptom=symptom, evidence=evidence, missing=missing,
-        remedy=_remedy(rule, cause), why=tuple(why),
+        remedy=_remedy(rule, cause), why=tuple(why), acted=_where_it_acted(match),
     )  # fmt: skip
 
 
-def _where_it_acted(match: Match) -> Event:
-    """The cause with the stage and step in which it told: a machine's fault may begin earlier, and counters are read now and then."""
+def _where_it_acted(match: Match) -> tuple[str | None, int | None]:
+    """The stage and step in which the cause told: a machine's fault may begin earlier, and counters are read now and then.
+
+    What is found out while everything is stopped, or while something else is saved, did not act there.
+    """
     cause = match.cause
-    if cause.rank is not None or (cause.role is not None and cause.source is not None) or not match.rule.id.startswith(ACROSS):
-        return cause
-    acted = [match.found[k.name] for k in match.rule.links if k.role == "mechanism" and "edge" in k.relation and k.name in match.found]
-    first = next((e for e in acted if e.stage is not None), None)
-    if first is None:
-        return cause
-    return cause.but(stage=first.stage, step=first.step if first.step is not None else cause.step)
+    if not match.rule.id.startswith(ACROSS):
+        return cause.stage, cause.step
+    if cause.kind in LOUD and cause.stage not in SAVES and SAVING.search(cause.text):
+        return "save", cause.step
+    if cause.rank is not None and cause.stage not in AFTERWARDS:
+        return cause.stage, cause.step
+    if cause.role is not None and cause.source is not None:
+        return cause.stage, cause.step
+    there = [match.found[k.name] for k in match.rule.links if k.name in match.found and "edge" in k.relation and (k.role == "mechanism" or (k.stages == {"weights_update"} and cause.stage not in SAVES))]
+    first = next((e for e in there if e.stage is not None and e.stage not in AFTERWARDS), cause)
+    return first.stage, first.step if first.step is not None else cause.step
 
 
 def _remedy(rule: Rule, cause: Event) -> dict:
