@@ -2,6 +2,7 @@
 
 Ray's own tracing hook writes such files to `/tmp/spans`, Ray Serve to `logs/serve/spans`.
 
+>>> import json
 >>> from rca.ingest.spans.table import Table
 >>> table = Table()
 >>> take(table, json.loads(SAMPLE), 0)

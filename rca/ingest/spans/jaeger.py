@@ -1,5 +1,6 @@
 """Jaeger's JSON: an export of the UI or of `/api/traces`, a single trace, or spans one per line as Elasticsearch keeps them.
 
+>>> import json
 >>> from rca.ingest.spans.table import Table
 >>> table = Table()
 >>> take(table, json.loads(SAMPLE)["data"][0], 0)

@@ -2,6 +2,7 @@
 
 A span without a duration never ended: that of a process that died.
 
+>>> import json
 >>> from rca.ingest.spans.table import NO_TIME, Table
 >>> table = Table()
 >>> take(table, json.loads(SAMPLE)[0], 0)
