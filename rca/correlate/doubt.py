@@ -16,6 +16,9 @@ from rca.taxonomy import Kind
 
 MISFIT = frozenset({Kind.SHAPE_MISMATCH, Kind.BATCH_MISMATCH})
 UNNAMED = frozenset({Kind.EXCEPTION, Kind.ASSERTION, Kind.BAD_ARGUMENT, Kind.CORRUPT_DATA})
+#: Requests by which one role lets go of a device and another takes it; unanswered, they are events that were lost.
+UNANSWERED = frozenset({Kind.RPC_TIMEOUT, Kind.RPC_FAILED})
+HANDOVER = re.compile(r"\b(?:off|on)_?load|\bsleep\b|wake_?_?up|(?:release|resume)_memory|hand-?_?over|(?:rollout|train|gen(?:eration)?)_(?:start|end|mode)|switch(?:ing)? to|stage_switch|切(?:换)?到|切换|让出|释放显存|卸载", re.I)
 STICKY = frozenset({Kind.DEVICE_ERROR, Kind.DEVICE_ASSERT, Kind.DEVICE_ILLEGAL_ACCESS})
 TROUBLE = frozenset({Kind.ACTOR_SILENT, Kind.ACTOR_DIED, Kind.PARTIAL_RESULT, Kind.RPC_TIMEOUT, Kind.REQUEST_OPEN, Kind.RPC_FAILED})
 GIVERS = ("rollout", "reference", "reward", "critic")
@@ -27,7 +30,7 @@ FIRST = re.compile(r"dimension 0\b|batch[ _]size|\brows\b|number of (?:samples|s
 
 
 def look(view: View) -> list[Event]:
-    """The events with `accounted` (then of kind `batch.mismatch`), `short_rows` and `late_report` filled in, in the same order."""
+    """The events with what else they may mean, unanswered hand-overs as `event.unacknowledged`, and with `accounted` (then of kind `batch.mismatch`), `short_rows` and `late_report` filled in, in the same order."""
     roles = {p.role for p in view.procs.values()} | {e.role for e in view.events}
     if len(roles & {"rollout", "reference", "train", "controller"}) < 2:
         return view.events
@@ -40,6 +43,8 @@ def look(view: View) -> list[Event]:
             # Whatever the error is called: its numbers say that as many are missing as did not arrive.
             told = any(accounts(s, event) and follows(s, event) for s in short if s.event_id != event.event_id)
             kind = str(Kind.BATCH_MISMATCH) if told or COUNTS.search(event.text) else kind
+        if event.kind in UNANSWERED and event.rank is None and HANDOVER.search(event.text):
+            extra["asked"], kind = "handover", str(Kind.EVENT_LOST)
         if kind in MISFIT:
             if any(s.event_id != event.event_id and accounts(s, event) and follows(s, event) for s in short):
                 extra["accounted"] = True

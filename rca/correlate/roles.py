@@ -10,15 +10,15 @@ import re
 from functools import lru_cache
 
 ROLES = (
-    ("meta_server", re.compile(r"meta")),
-    ("controller", re.compile(r"controller|driver|master|orchestrat|task_?runner|main_task|main_ppo")),
-    ("rollout", re.compile(r"rollout|infer|generat|sampler|vllm|sglang")),
-    ("reference", re.compile(r"(?:^|[_/-])ref(?:erence)?(?:[_/-]|\d|$|worker|model|policy|svc|service)|reference")),
-    ("reward", re.compile(r"reward|verifier")),
-    ("critic", re.compile(r"critic|value")),
+    ("meta_server", re.compile(r"元数据|权重服务|参数服务|权重仓库|meta")),
+    ("controller", re.compile(r"主控|控制器|调度器|controller|driver|master|orchestrat|task_?runner|main_task|main_ppo")),
+    ("rollout", re.compile(r"推理|采样|生成|rollout|infer|generat|sampler|vllm|sglang")),
+    ("reference", re.compile(r"参考|(?:^|[_/-])ref(?:erence)?(?:[_/-]|\d|$|worker|model|policy|svc|service)|reference")),
+    ("reward", re.compile(r"奖励|reward|verifier")),
+    ("critic", re.compile(r"价值|评论|critic|value")),
     ("dataloader", re.compile(r"data_?loader|data_?worker")),
     ("launcher", re.compile(r"launcher|torchrun|elastic|agent(?!.?loop)")),
-    ("train", re.compile(r"train|actor|policy|learner")),
+    ("train", re.compile(r"训练|train|actor|policy|learner")),
 )
 #: Roles whose members are counted from 0 by themselves.
 OTHER_WORLDS = frozenset({"rollout", "reference", "reward", "critic"})

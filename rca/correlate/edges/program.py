@@ -9,7 +9,7 @@ from rca.correlate.view import View
 from rca.model import Edge, Event
 from rca.taxonomy import QUIET_KINDS, Kind
 
-SKIP = QUIET_KINDS | {Kind.LOGGED_ERROR, Kind.AGENT_REPORT, Kind.AGENT_STOPS_SIBLING, Kind.LEAK_WARNING}
+SKIP = QUIET_KINDS | {Kind.LOGGED_ERROR, Kind.DEVICE_HELD, Kind.AGENT_REPORT, Kind.AGENT_STOPS_SIBLING, Kind.LEAK_WARNING}
 
 
 def build(view: View) -> list[Edge]:

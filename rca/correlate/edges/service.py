@@ -24,6 +24,8 @@ def build(view: View) -> list[Edge]:
             continue
         if cause.kind == Kind.MEMORY_GREW:
             found += [Edge(cause.event_id, e.event_id, "service") for e in ends if e.event_id != cause.event_id and cause.host in (e.host, None) and follows(cause, e)]
+        if address := cause.attrs.get("address"):  # whoever names it asks it
+            found += [Edge(cause.event_id, e.event_id, "service") for e in view.events if e.event_id != cause.event_id and e.severity in ("error", "fatal") and address in e.text]
         if cause.role in SERVICE_ROLES and cause.rank is None:
             found += [Edge(cause.event_id, e.event_id, "service") for e in asked if e.event_id != cause.event_id and _asks(cause, e) and follows(cause, e)]
     return found
