@@ -27,9 +27,9 @@ def detect(view: View) -> list[Event]:
             groups.setdefault((host, port), []).append(event)
     found = []
     for (host, port), events in sorted(groups.items()):
-        times = [e.time_ns for e in events if e.time_ns is not None]
-        last = max(times, default=None)
-        events = [e for e in events if last is None or e.time_ns is None or last - e.time_ns <= NEAR_NS]
+        # The last words of a process have no time of their own: they say nothing about when.
+        last = max((e.time_ns for e in events if e.time_ns is not None and not e.attrs.get("inherited")), default=None)
+        events = [e for e in events if last is None or e.time_ns is None or e.attrs.get("inherited") or last - e.time_ns <= NEAR_NS]
         if len({e.role for e in events}) < 2 or _serves(view, host, port):
             continue
         first = min(events, key=lambda e: (e.time_ns if e.time_ns is not None else 2**62, e.event_id))
