@@ -16,6 +16,8 @@ SHARE = 0.25  # of the device: less is a context and some buffers
 
 def detect(view: View) -> list[Event]:
     """One event for each report of exhausted memory that names a large holder of another role."""
+    if "rollout" not in {p.role for p in view.procs.values()} | {e.role for e in view.events}:
+        return []  # nobody takes turns: another process on the device is somebody else's, or the job's own ranks misplaced
     roles = {(w.host, w.pid): w.role for w in view.identity.writers if w.pid and w.role}
     found, seen = [], set()
     for event in view.of(Kind.DEVICE_OOM):
