@@ -24,8 +24,8 @@ TROUBLE = frozenset({Kind.ACTOR_SILENT, Kind.ACTOR_DIED, Kind.PARTIAL_RESULT, Ki
 GIVERS = ("rollout", "reference", "reward", "critic")
 SHAPES = re.compile(r"\[(\d+(?:, ?\d+)*)\]|\((\d+(?:, ?\d+)*),?\)")
 #: Two counts of things that do not fit, whatever the exception is called.
-THINGS = r"(?:len|rows?|samples?|sequences?|responses?|prompts?|trajectories|rollouts?|slots?|batch|log_?probs?|completions?|episodes?|groups?|条|行|个样本)"
-COUNTS = re.compile(rf"{THINGS}[^\d\n]{{0,40}}\d+[^\d\n]{{1,40}}?(?:\bvs\.?|!=|\bgot\b|expected|instead of|cannot fill|but|has|have|policy has|实际|期望)[^\d\n]{{0,30}}\d+|expected \d+[^\d\n]{{0,40}}got \d+", re.I)
+THINGS = r"(?:len|rows?|samples?|sequences?|responses?|prompts?|trajectories|rollouts?|batch|log_?probs?|completions?|episodes?|groups?|条|行|个样本)"
+COUNTS = re.compile(rf"{THINGS}[^\d\n]{{0,40}}\d+[^\d\n]{{1,40}}?(?:\bvs\.?|!=|\bgot\b|expected|instead of|but|has|have|实际|期望)[^\d\n]{{0,30}}\d+|expected \d+[^\d\n]{{0,40}}got \d+", re.I)
 FIRST = re.compile(r"dimension 0\b|batch[ _]size|\brows\b|number of (?:samples|sequences)", re.I)
 
 

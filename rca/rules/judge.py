@@ -210,7 +210,7 @@ def _hypothesis(match: Match, logit: float, why: list[str], run: Run, graph: Gra
     evidence = tuple(_evidence(match))
     missing = tuple(Missing(c["what"], c["how"]) for c in rule.collect)
     # What a caller says of a worker has the worker's place, not the caller's.
-    about = cause.attrs.get("about")
+    about = None if "caller" in cause.attrs else cause.attrs.get("about")  # with a `caller` it stands there already
     entity = {name: about.get(name) if about and name in WHO else getattr(cause, name) for name in ("host", "role", "rank", "gpu", "bus_id", "nic", "pid", "path", "group")}
     for link in rule.links:  # the kernel names a pid, the launcher the rank that had it
         event = match.found.get(link.name) if link.role == "mechanism" else None

@@ -12,6 +12,7 @@ from rca.model import Event
 from rca.taxonomy import QUIET_KINDS, Kind
 
 ADDRESS = re.compile(r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3}|[A-Za-z][\w-]{1,40}(?:\.[\w-]{1,40}){0,4}):(\d{4,5})(?![\w.])")
+LOOPBACK = re.compile(r"127\.|localhost$|0\.0\.0\.0")
 CLIENTS = frozenset({"train", "rollout", "reference", "reward", "critic"})
 NEAR_NS = 1200 * 10**9
 FAILED = re.compile(r"time[d-]? ?out|refused|unreachable|reset|not confirmed|no answer|no reply|waiting|cannot connect|unavailable|超时|拒绝|无响应", re.I)
@@ -34,10 +35,13 @@ def detect(view: View) -> list[Event]:
             continue
         first = min(events, key=lambda e: (e.time_ns if e.time_ns is not None else 2**62, e.event_id))
         other = next(e for e in events if e.role != first.role)
-        name_of = getattr(view.identity, "name_of", None)
+        where = view.identity.name_of(host) or host
+        if LOOPBACK.match(host):  # everybody's own machine: the one that they share, if it is one
+            places = {e.host for e in events}
+            where = places.pop() if len(places) == 1 else None
         found.append(Event(
             Kind.SERVICE_LOST, f"{host}:{port} does not serve {first.role} and {other.role} any more: {first.text[:120]}", time_ns=first.time_ns, time_error_ns=first.time_error_ns,
-            time_assumed=first.time_assumed, host=(name_of(host) if name_of else None) or host, role="meta_server", stage=first.stage, step=first.step, attempt=first.attempt,
+            time_assumed=first.time_assumed, host=where, role="meta_server", stage=first.stage, step=first.step, attempt=first.attempt,
             attrs={"address": f"{host}:{port}"}, also=first.records[:1] + other.records[:1],
         ))  # fmt: skip
     return found
@@ -45,6 +49,5 @@ def detect(view: View) -> list[Event]:
 
 def _serves(view: View, host: str, port: str) -> bool:
     """Whether a worker of the job listens there: then it is that worker that does not answer."""
-    workers = getattr(view.identity, "workers", None)
-    worker = workers.at(view.identity.name_of(host) or host, int(port)) if workers is not None else None
-    return worker is not None and getattr(worker, "role", None) in CLIENTS
+    worker = view.identity.workers.at(view.identity.name_of(host) or host, int(port))
+    return worker is not None and worker.role in CLIENTS

@@ -16,6 +16,7 @@ from rca.taxonomy import Kind
 
 LEAST = 3  # times that the usual number was seen before
 USUAL = 0.9  # of all times
+WORD = re.compile(r"[\w-]+")
 UNIT = re.compile(r"# (rows|samples|responses|completions|trajectories|条)|out=\(#")
 
 
@@ -29,7 +30,7 @@ def detect(view: View) -> list[Event]:
     found = []
     for reading, writer, rows in lines:
         name, value = str(rows[-1][2]), rows[-1][4]
-        sender = next((w for actor, (w, _) in made.items() if actor != writer.actor and re.search(rf"(?<![\w-]){re.escape(actor)}(?![\w-])", name)), None)
+        sender = next((made[word][0] for word in WORD.findall(name) if word in made and word != writer.actor), None)
         sent = made[sender.actor][1].get(_unit(name), 0) if sender else 0
         usual, times = Counter(r[4] for r in rows[:-1]).most_common(1)[0] if len(rows) > LEAST else (0, 0)
         expected = max(sent, usual if times >= max(LEAST, USUAL * (len(rows) - 1)) else 0)
