@@ -176,7 +176,7 @@ def test_random_cuts_never_raise(tmp_path: Path) -> None:
 
 def test_parts_are_the_whole(tmp_path: Path) -> None:
     """A file read in ranges gives the table of the file read at once."""
-    text = "".join(line(request([span(id=f"{i:016x}", step=i % 7, stage="gen"), failed_client(f"no {i % 3}", id=f"{i + 500:016x}")], host=f"n{i % 5}")) for i in range(1, 200))
+    text = "".join(line(request([span(id=f"{i:016x}", step=i % 7, stage="gen", seconds=90 if i == 150 else 1), failed_client(f"no {i % 3}", id=f"{i + 500:016x}")], host=f"n{i % 5}")) for i in range(1, 200))
     (tmp_path / "t.json").write_text(text)
     source = list_sources([tmp_path])[0]
     whole = Table()
@@ -190,6 +190,10 @@ def test_parts_are_the_whole(tmp_path: Path) -> None:
         assert whole.columns[name] == joined.columns[name], name
     assert [whole.procs[i] for i in whole.columns["proc"]] == [joined.procs[i] for i in joined.columns["proc"]]
     assert [whole.phases[i] for i in whole.columns["phase"]] == [joined.phases[i] for i in joined.columns["phase"]]
+    assert joined.pace().counts == {joined.procs.index(whole.procs[proc]): count for proc, count in whole.pace().counts.items()}
+    spent = [{str((t.procs[proc], t.phases[phase])): found for proc, of in t.pace().spent.items() for phase, found in of.items()} for t in (whole, joined)]
+    assert spent[0] == spent[1]
+    assert joined.pace().slow() == whole.pace().slow() == [2 * 149]
 
 
 def test_ids() -> None:

@@ -47,6 +47,11 @@ def lines(source: Source, start: int = 0, end: int | None = None) -> Iterator[tu
             data = carry + bytes(buffer[:count])
             parts = data.split(b"\n")
             carry = parts.pop()
+            if not (skip or endless) and (end is None or at + len(data) < end):  # nearly always
+                for line in parts:
+                    yield at, line
+                    at += len(line) + 1
+                parts = []
             for line in parts:
                 if end is not None and at >= end and not skip:
                     return

@@ -7,7 +7,7 @@ from typing import Any
 from rca.ingest.reader import TEXT_CUT, Reader, Stream
 from rca.ingest.signatures import Signature
 from rca.ingest.sources import Source, read_range
-from rca.ingest.spans import failures, records, slow
+from rca.ingest.spans import failures, records
 from rca.ingest.spans.table import CALLS, NO_TIME, Table
 from rca.ingest.times import Stamp
 from rca.taxonomy import Kind
@@ -37,7 +37,7 @@ def emit(table: Table, source: Source, reader: Reader, engine: Any, by_literal: 
             _one(note, table, writers, reader, engine, by_literal)
     _confirmed(table, writers, reader)
     records.emit(table, writers, reader)
-    for row in slow.rows(table):
+    for row in table.pace().slow():
         offset = table.columns["offset"][row]
         table.raws[offset] = writers.place(offset, "")[2]
     writers.finish()
@@ -131,14 +131,14 @@ class Writers:
         self._streams: dict[int, Stream] = {}
         self._places: dict[tuple[int, str], Place] = {}
         reader.zoned = True
-        counts: dict[int, int] = {}
+        self._counts = counts = table.pace().counts
         noted = {n["row"] for n in table.notes}
         self._number: dict[int, int] = {}  # of a noted row among those of its process
-        for row, proc in enumerate(table.columns["proc"]):
-            counts[proc] = counts.get(proc, 0) + 1
+        before: dict[int, int] = {}
+        for row, proc in enumerate(table.columns["proc"][: max(noted, default=-1) + 1]):
+            before[proc] = before.get(proc, 0) + 1
             if row in noted:
-                self._number[row] = counts[proc]
-        self._counts = counts
+                self._number[row] = before[proc]
         for proc in sorted(counts, key=lambda p: (-counts[p], p))[:PROCESSES_MAX]:
             self._stream(proc)
 
@@ -194,52 +194,29 @@ class Writers:
         return found
 
     def finish(self) -> None:
-        """Give each stream its count, its first and last signs of life and its steps."""
-        table = self._table
-        columns = table.columns
-        if not table.clock:
+        """Give each stream its count, its first and last signs of life, its steps and its stages."""
+        if not self._table.clock:
             return  # times that are no dates show nobody's last sign of life
-        steps: dict[int, dict[int, tuple[int, int, int]]] = {}
-        for proc, phase, end, offset in zip(columns["proc"], columns["phase"], columns["end"], columns["offset"], strict=True):
-            step = table.phases[phase][1]
-            if proc in self._streams and end != NO_TIME:
-                known = steps.setdefault(proc, {})
-                key = -1 if step is None else step
-                if key not in known or end > known[key][0]:
-                    known[key] = (end, offset, phase)
-        self._marks()
+        phases, spent = self._table.phases, self._table.pace().spent
+        read = sum(map(len, spent.values())) < RAWS_MAX
         for proc, stream in self._streams.items():
             stream.seq = self._counts.get(proc, 0)
-            marks = sorted((end, step, phase, offset) for step, (end, offset, phase) in steps.get(proc, {}).items())
-            if not marks:
+            ended = sorted(((end, phase, start, offset) for phase, (start, end, offset) in spent.get(proc, {}).items()), reverse=True)
+            if not ended:
                 continue
-            kept = marks[-STEPS_MAX:]
-            lines = []
-            for end, step, phase, offset in kept:
-                last = (end, step, phase, offset) == kept[-1]
-                raw = self.place(offset, "")[2][:200] if last else ""
-                lines.append((end, None if step < 0 else step, table.phases[phase][0], None, offset, raw, stream.seq))
+            # When it ended a stage of a step, and how long that took: what goes on where nobody announces it.
+            told = [found for found in ended if phases[found[1]][0] is not None and phases[found[1]][1] is not None and found[2] != NO_TIME]
+            for end, phase, start, offset in reversed(told[:MARKS_MAX]):
+                raw = self.place(offset, "")[2][:MARK_CUT] if read else ""
+                stream.marks.kept.append((end, *phases[phase], "end", None, offset, raw, None, round((end - start) / 1e9, 6), True, False))
+            steps: dict[int | None, tuple] = {}  # the last end of each
+            for end, phase, _, offset in ended:
+                stage, step = phases[phase]
+                if step not in steps:
+                    raw = "" if steps else self.place(offset, "")[2][:200]
+                    steps[step] = (end, step, stage, None, offset, raw, stream.seq)
+                    if len(steps) == STEPS_MAX:
+                        break
+            lines = [*reversed(steps.values())]
             stream.lines = [line for line in lines if line[1] is not None]
-            stream.first, stream.last, stream.stage = lines[0], lines[-1], table.phases[kept[-1][2]][0]
-
-    def _marks(self) -> None:
-        """Tell when each process ended a stage of a step, and how long it took: what goes on where nobody announces it."""
-        table, columns = self._table, self._table.columns
-        spent: dict[tuple[int, int], tuple[int, int, int]] = {}  # (process, phase) -> (first start, last end, offset of that)
-        telling = [stage is not None and step is not None for stage, step in table.phases]
-        for proc, phase, start, end, offset in zip(*(columns[n] for n in ("proc", "phase", "start", "end", "offset")), strict=True):
-            if telling[phase] and end != NO_TIME and start != NO_TIME:
-                known = spent.get((proc, phase))
-                if known is None:
-                    spent[proc, phase] = (start, end, offset)
-                elif start < known[0] or end > known[1]:
-                    spent[proc, phase] = (min(start, known[0]), *((end, offset) if end > known[1] else known[1:]))
-        of_proc: dict[int, list[tuple[int, int, int, int]]] = {}
-        for (proc, phase), (start, end, offset) in spent.items():
-            if proc in self._streams:
-                of_proc.setdefault(proc, []).append((end, start, phase, offset))
-        for proc, found in of_proc.items():
-            for end, start, phase, offset in sorted(found)[-MARKS_MAX:]:
-                stage, step = table.phases[phase]
-                raw = self.place(offset, "")[2][:MARK_CUT] if len(of_proc) * len(found) < RAWS_MAX else ""
-                self._streams[proc].marks.kept.append((end, stage, step, "end", None, offset, raw, None, round((end - start) / 1e9, 6), True, False))
+            stream.first, stream.last, stream.stage = lines[0], lines[-1], lines[-1][2]

@@ -56,13 +56,20 @@ def served(table: Table) -> dict[int, int]:
     columns = table.columns
     calls: dict[int, int] = {}  # id of a caller's span -> callee
     seen: dict[int, int] = {}
+    wanted = len(table.peers) - 1
     for span, peer, mark in zip(columns["span"], columns["peer"], columns["mark"], strict=True):
         if peer and mark & 7 in CALLS and seen.get(peer, 0) < SPANS_PER_PEER:
             seen[peer] = seen.get(peer, 0) + 1
             calls[span] = peer
+            if seen[peer] == SPANS_PER_PEER and not (wanted := wanted - 1):
+                break
     found: dict[int, int] = {}
     if calls:
+        left = set(calls.values())
         for parent, proc, mark in zip(columns["parent"], columns["proc"], columns["mark"], strict=True):
-            if mark & 7 in (SERVER, CONSUMER) and parent in calls:
+            if parent in calls and mark & 7 in (SERVER, CONSUMER):
                 found.setdefault(calls[parent], proc)
+                left.discard(calls[parent])
+                if not left:
+                    break
     return found

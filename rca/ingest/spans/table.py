@@ -9,12 +9,12 @@ from __future__ import annotations
 from array import array
 from typing import Any, NamedTuple
 
-from rca.ingest.spans import aliases
+from rca.ingest.spans import aliases, pace
 
 UNSET, OK, ERROR = 0, 1, 2
 INTERNAL, SERVER, CLIENT, PRODUCER, CONSUMER = 1, 2, 3, 4, 5
 CALLS = (CLIENT, PRODUCER)
-NO_TIME = -(1 << 62)  # in a column of times, where the source states none
+NO_TIME = pace.NO_TIME  # in a column of times, where the source states none
 LATEST_NS = 1 << 62
 NAMES_MAX = 20_000  # distinct texts of one dictionary; what is beyond shares one entry
 NOTES_MAX = 2_000  # of one file
@@ -56,6 +56,7 @@ class Table:
         self.phases: list[tuple[str | None, int | None]] = [(None, None)]
         self.peers: list[tuple[str | None, str | None, int | None]] = [(None, None, None)]
         self.notes: list[dict[str, Any]] = []
+        self._pace: pace.Pace | None = None
         self.dropped = 0  # notes that found no room
         self.damaged = 0  # lines or elements that are no spans
         self.lines: list[tuple[int, str]] = []  # (offset, text) of what stands between spans
@@ -193,9 +194,15 @@ class Table:
         """Count something that was left out."""
         self.gaps[reason] = self.gaps.get(reason, 0) + 1
 
+    def pace(self) -> pace.Pace:
+        """What all rows say about time; asked for once they are complete."""
+        if self._pace is None:
+            self._pace = pace.of(self.columns)
+        return self._pace
+
     def part(self) -> dict[str, Any]:
         """Everything as plain values, for `join`."""
-        return self.finish() | {"notes": self.notes, "damaged": self.damaged, "lines": self.lines}
+        return self.finish() | {"pace": self.pace().part(), "notes": self.notes, "damaged": self.damaged, "lines": self.lines}
 
     def join(self, part: dict[str, Any]) -> None:
         """Append what another worker read of the same file, further down."""
@@ -206,6 +213,8 @@ class Table:
             "phase": [self._joined(self._phase, self.phases, tuple(value)) for value in part["phases"]],
             "peer": [self._joined(self._peer, self.peers, tuple(value)) for value in part["peers"]],
         }
+        self._pace = self._pace or pace.Pace({}, {}, {})
+        self._pace.join(part["pace"], first, known)
         for name, code in COLUMNS:
             column = array(code)
             column.frombytes(part["columns"][name])
