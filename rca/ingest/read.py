@@ -108,23 +108,27 @@ def read_scanned(source: Source, result: ScanResult, engine: Any, by_literal: li
     reader = Reader(source.name, points)
     size = result.decoded_size
     measured = samples.whole(source, size) if size else None
-    if measured is not None and not (measured.tabular and any(by_literal[i] for i, _ in hits)):
-        pass  # numbers, and no phrase that means something by itself
-    elif size <= DOCUMENT_MAX and _opens_document(read_range(source, 0, 64)) and (found := error_document(read_range(source, 0, size))):
-        at = (1, 0, found["raw"][:600])
-        document(reader, found, at, [s for i, _ in hits for s in by_literal[i]])
-    else:
-        lines = _Lines(source, reader, engine, hits, by_literal)
-        regions = excerpt.regions(size, hits, *decoded, announced)
-        for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
-            lines.read(start, end, size)
-            lines.finish_block(min(limit, end + excerpt.BLOCK_MAX - excerpt.AFTER_HIT), size)
+    mixed = measured is not None and measured.tabular and any(by_literal[i] for i, _ in hits)  # tables, and phrases that mean something by themselves
+    if measured is None or mixed:
+        _evidence(source, reader, engine, hits, by_literal, size, announced, decoded)
     out = reader.finish() if measured is None else samples.result(measured, reader)
     out["sightings"] = sightings.look(source, size, engine.literals, result.hits)
     out["scan"] = {"consumed": result.consumed, "truncated": result.truncated, "lines": result.lines}
     if out["shape"] == "plain" and reader.shapes.get("error_json"):
         out["shape"] = "error_json"
     return out
+
+
+def _evidence(source: Source, reader: Reader, engine: Any, hits: list[tuple[int, int]], by_literal: list[list[Signature]], size: int, announced: Mapping[int, bool], decoded: list[int]) -> None:
+    """Read the lines around hits and at the ends of a file, or the one error document that it is."""
+    if size <= DOCUMENT_MAX and _opens_document(read_range(source, 0, 64)) and (found := error_document(read_range(source, 0, size))):
+        document(reader, found, (1, 0, found["raw"][:600]), [s for i, _ in hits for s in by_literal[i]])
+        return
+    lines = _Lines(source, reader, engine, hits, by_literal)
+    regions = excerpt.regions(size, hits, *decoded, announced)
+    for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
+        lines.read(start, end, size)
+        lines.finish_block(min(limit, end + excerpt.BLOCK_MAX - excerpt.AFTER_HIT), size)
 
 
 class _Lines:
