@@ -17,12 +17,13 @@ FINER = {"save": SAVES, "load": ("recover", "init"), "train": SAVES, "recover": 
 
 
 def settle(event: Event, view: View) -> Event:
-    """The event with the stage and the step that it belongs to; nothing changes in a run that has no stages."""
+    """The event with the stage and the step that it belongs to; in a run whose stages nobody tells only the failing call can name one."""
     if event.kind == Kind.STOP_FAILED:
         return event.but(stage="cleanup")  # whatever was announced last
     course = view.course
     if not course.staged:
-        return event
+        called = event.attrs.get("called")
+        return event.but(stage=called) if called is not None and not event.attrs.get("said_stage") else event
     if event.attrs.get("inherited") and event.time_ns is not None and _last_words(event, view):
         return _late(event, course)
     phase = course.at(event.time_ns, event.time_error_ns, event.role)

@@ -2,8 +2,8 @@
 
 >>> [of(text) for text in SAMPLE.splitlines()]
 ['train', 'weights_update', 'rollout', 'weights_update', 'reference', 'cleanup', 'recover', None, None]
->>> [method(name) for name in ("actor_rollout_update_weights", "/ref/logprobs", "rollout", "put_binary", "_generate_and_score_completions")]
-['weights_update', 'reference', 'rollout', None, 'rollout']
+>>> [method(name) for name in ("actor_rollout_update_weights", "/ref/logprobs", "rollout", "put_binary", "_generate_and_score_completions", "_sync_policy_weights_to_vllm")]
+['weights_update', 'reference', 'rollout', None, 'rollout', 'weights_update']
 """
 
 from __future__ import annotations
@@ -56,9 +56,20 @@ def compound(name: str) -> str | None:
         if low in methods:
             return methods[low]
         if (short := next((p for p in prefixes if low.startswith(p) and len(low) > len(p) + 2), None)) is None:
-            return None
+            return _by_words(low)
         low = low[len(short) :]
-    return methods.get(low)
+    return methods.get(low) or _by_words(low)
+
+
+@cache
+def _words() -> tuple[tuple[str, frozenset[str], frozenset[str]], ...]:
+    return tuple((entry["stage"], frozenset(entry["does"]), frozenset(entry["what"])) for entry in calls()["words"])
+
+
+def _by_words(low: str) -> str | None:
+    """The stage of a name that nobody listed, by the words it is made of: something is done, and to what."""
+    words = set(low.split("_"))
+    return next((stage for stage, does, what in _words() if words & does and words & what), None)
 
 
 @lru_cache(maxsize=4096)
