@@ -12,7 +12,9 @@ from rca.ingest.whose import whose_code
 from rca.taxonomy import VICTIM_KINDS, Kind
 
 TRANSPORT_ERRORS = ("DistBackendError", "DistNetworkError", "DistStoreError")  # torch's own names for "the connection to somebody else broke"
-SHARES = re.compile(r"_share_cuda_|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle", re.I)
+#: Frames that hand device memory to another process; the call itself is native and leaves no frame, so its callers in torch count.
+SHARES = re.compile(r"_?share_cuda_?|rebuild_cuda_tensor|_new_shared_cuda|ipc_?handle|multiprocessing/reductions\.py (?:reduce|rebuild)_(?:tensor|storage|cuda)", re.I)
+REFUSED = re.compile(r"CUDA error: (?:invalid (?:argument|device pointer|device context|resource handle)|operation not supported|OS call failed)")
 LOADER_KINDS = (Kind.EXCEPTION, Kind.CORRUPT_DATA, Kind.SHAPE_MISMATCH, Kind.LOADER_WORKER_EXCEPTION)
 
 Hit = tuple[Signature, re.Match]
@@ -27,7 +29,7 @@ def kind_of(chain: list[Raised], chosen: Raised, hit: Hit | None, thread: str | 
         return Kind.THREAD_EXCEPTION
     if kind is Kind.EXCEPTION and chosen.type.rsplit(".", 1)[-1] in TRANSPORT_ERRORS:
         return Kind.PEER_LOST
-    if kind in (Kind.DEVICE_ERROR, Kind.EXCEPTION) and "CUDA error: invalid" in chosen.text and any(SHARES.search(f.function) for r in chain for f in r.frames):
+    if kind in (Kind.DEVICE_ERROR, Kind.EXCEPTION) and REFUSED.search(chosen.text) and any(SHARES.search(f"{f.file} {f.function}") for r in chain for f in r.frames):
         return Kind.DEVICE_IPC
     return kind
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rca.correlate.edges import host
 from rca.model import Run
 from rca.taxonomy import Kind
-from tests.builders import run_of
+from tests.builders import NOON_NS, SECOND_NS, event, run_of
 
 LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.42.8.11]:19174. This is typically caused by a remote worker crashing."
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\n{}\n'
@@ -84,3 +85,10 @@ def test_earlier_error_of_a_process_leads_to_the_next(tmp_path: Path) -> None:
     """In one process, program order joins two happenings of different kinds."""
     run = run_of(tmp_path, {"rank0.log": steps(0) + error(5, "OSError: [Errno 28] No space left on device: '/ckpt/a.pt'") + error(6, "ValueError: boom")})
     assert ("storage.no_space", "process.exception") in joined(run, "program")
+
+
+def test_a_wire_breaks_nothing_between_a_process_and_its_device() -> None:
+    """A link that was down explains a lost peer of its host, not memory that a device refuses to share nor a checkpoint that does not fit."""
+    down = event(Kind.LINK_DOWN, "eth0: Link down", rank=None, source="dmesg.txt", event_id=0, time_ns=NOON_NS - 5 * SECOND_NS)
+    lost, ipc, layout = event(Kind.PEER_LOST, event_id=1), event(Kind.DEVICE_IPC, event_id=2), event(Kind.CHECKPOINT_MISMATCH, event_id=3)
+    assert [host._acts(down, effect, None) for effect in (lost, ipc, layout)] == [True, False, False]

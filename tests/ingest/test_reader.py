@@ -112,6 +112,15 @@ def test_two_ranks_on_one_console_do_not_mix(tmp_path: Path) -> None:
     assert [(e.rank, e.text) for e in events_of(tmp_path, text, "console.log")] == [(0, "ValueError: of rank 0"), (1, "ValueError: of rank 1")]
 
 
+def test_refused_share_of_device_memory(tmp_path: Path) -> None:
+    """The call that shares memory is native and leaves no frame: its caller in torch tells it from any other refused argument."""
+    torch = '  File "/x/torch/multiprocessing/reductions.py", line 357, in reduce_tensor\n    ) = storage._share_cuda_()\n'
+    (shared,) = events_of(tmp_path, STEP + START + FRAME.format(9, "send") + torch + "RuntimeError: CUDA error: invalid argument\n")
+    (other,) = events_of(tmp_path, STEP + START + FRAME.format(9, "launch") + "RuntimeError: CUDA error: invalid argument\n")
+    (late,) = events_of(tmp_path, STEP + START + torch + "RuntimeError: CUDA error: an illegal memory access was encountered\n")
+    assert [shared.kind, other.kind, late.kind] == [Kind.DEVICE_IPC, Kind.DEVICE_ERROR, Kind.DEVICE_ILLEGAL_ACCESS]
+
+
 def test_bare_last_line_of_a_traceback_is_an_exception(tmp_path: Path) -> None:
     """The head of the traceback was never printed; its last line still says what was raised."""
     (event,) = events_of(tmp_path, STEP + "ValueError: boom\n")

@@ -14,6 +14,9 @@ CAUSES = frozenset({
     Kind.HOST_DOWN, Kind.SHM_EXHAUSTED, Kind.HOST_OOM, Kind.DEVICE_THROTTLED,
 })  # fmt: skip
 DEVICE = frozenset({Kind.DEVICE_LOST, Kind.DEVICE_MEMORY_ERROR, Kind.DEVICE_HANG, Kind.DEVICE_LINK_ERROR})
+NETWORK = frozenset({Kind.LINK_DOWN, Kind.PACKET_LOSS, Kind.NIC_FAULT})
+#: Between one process, its device and its files: no wire takes part.
+LOCAL = frozenset({Kind.DEVICE_IPC, Kind.DEVICE_OOM, Kind.DEVICE_ASSERT, Kind.DEVICE_ILLEGAL_ACCESS, Kind.CHECKPOINT_MISMATCH, Kind.IMPORT_FAILED, Kind.NON_FINITE})
 STORAGE = frozenset({Kind.STORAGE_HANG, Kind.READ_ONLY, Kind.IO_ERROR})
 STORAGE_EFFECTS = frozenset({
     Kind.SAVE_OPEN, Kind.WRITE_FAILED, Kind.NO_SPACE, Kind.READ_ONLY, Kind.IO_ERROR, Kind.CHECKPOINT_INVALID, Kind.MISSING_FILE, Kind.RANK_SILENT,
@@ -60,6 +63,8 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
         return False
     if cause.kind == Kind.DEVICE_THROTTLED and not (effect.kind in SLOW_EFFECTS or "Timeout" in str(effect.attrs.get("exception"))):
         return False  # a slow device breaks nothing; it only lets somebody's patience run out
+    if cause.kind in NETWORK and effect.kind in LOCAL:
+        return False
     if cause.kind in STORAGE and not (effect.kind in STORAGE_EFFECTS or effect.attrs.get("exception") == "OSError"):
         return False
     if cause.host and effect.host and cause.host != effect.host:
