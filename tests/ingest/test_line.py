@@ -25,6 +25,9 @@ def said(**fields):
 
 #: line -> everything that is read from it
 HEADERS = [
+    # levels of three letters behind a time: `INF` is no infinity
+    ("2026-04-01 09:37:16.390052 INF gen5 weights @18", said(text="gen5 weights @18", stamp="2026-04-01T09:37:16.390052", level="info", shape="header", prefixed=True)),
+    ("2026-04-01 09:37:16 INF detected in the gradient", said(text="INF detected in the gradient", stamp="2026-04-01T09:37:16", shape="header", prefixed=True)),
     # torchrun workers with loggers of users
     ("[2026-11-20 11:32:06] [INFO] [train.py:120] [Rank 0] host=h100-042 pid=30166",
      said(text="host=h100-042 pid=30166", stamp="2026-11-20T11:32:06", level="info", rank=0, shape="header", prefixed=True)),

@@ -18,6 +18,7 @@ info None None None None True 'saved model shard '
 warning None None root None True 'hello'
 error None None None None False '  File "core.py", '
 info 3 actor_cell0_rank3 None None True 'Timer train start'
+info None None None None True 'gen5 weights @18'
 None None None None None True 'Decode batch. #run'
 >>> [read(t) for t in ("RuntimeError: x", "[1]:", "[a] b", "[10:200]", "1 2 3", "ERRORS: 3", "2026-11-20", "")]
 [None, None, None, None, None, None, None, None]
@@ -33,7 +34,7 @@ from rca.ingest import chinese
 from rca.ingest.formats import HEAD, Line, make
 from rca.ingest.formats.continued import is_body, is_continued
 from rca.ingest.formats.progress import find
-from rca.ingest.formats.words import LEVEL, LEVELS, is_process
+from rca.ingest.formats.words import LEVEL, LEVELS, SHORT_LEVEL, is_process
 from rca.ingest.times import PATTERN, Stamp, of
 
 SAMPLE = """\
@@ -49,6 +50,7 @@ INFO:2026-11-13 12:30:03,784:saved model shard to /mnt/vol2
 WARNING:root:hello
 ERROR 05-02 21:36:34 [core.py:464]   File "core.py", line 461, in run
 [2026-08-20 10:00:00.123 actor_cell0_rank3] INFO timer.py:34 - Timer train start
+2026-04-01 09:37:16.390052 INF gen5 weights @18
 [2026-09-18 17:38:38] Decode batch. #running-req: 26"""
 
 #: Words that look like a logger before a colon and are the message's own.
@@ -73,7 +75,7 @@ FIELD = rf"""(?:
     )
   | \{{[\w./-]{{1,80}}{SOURCE_FILE}:\d{{1,6}}\}}                         # `{{pod.py:120}}` of Airflow
   | (?=[\dA-Z])(?:(?=[\dFJMASONDTW])({PATTERN})                      # 9 time
-      | ({LEVEL})(?![\w.=(])\]?                                      # 10 level
+      | ({LEVEL}|(?<=[\dMZ]\ ){SHORT_LEVEL}(?=\ ))(?![\w.=(])\]?      # 10 level
       | {THREAD}(?::(\d{{1,9}}))?(?![\w(])                           # 11 pid, `MainThread:4105`
       | ([DIWEFC])\ (?=\S{{1,160}}:\d{{1,6}}\])                       # 12 level, `F external/x.cc:458] `
       | (\d{{1,9}})(?=\ {{1,8}}\[?{LEVEL}\b|\ --\ )                    # 13 pid

@@ -19,10 +19,13 @@ LEVELS = {
     "error": "error", "err": "error", "e": "error", "severe": "error",
     "critical": "critical", "crit": "critical", "c": "critical", "fatal": "critical", "f": "critical", "alert": "critical",
     "emerg": "critical", "panic": "critical",
+    "trc": "debug", "dbg": "debug", "inf": "info", "wrn": "warning", "ftl": "critical", "pnc": "critical",
 }  # fmt: skip
 LEVELS |= {word.upper(): name for word, name in LEVELS.items()} | {word.title(): name for word, name in LEVELS.items()}
 #: Source of a regex for a level as a word of its own; the upper-case form is what nearly every logger prints.
 LEVEL = r"(?:DEBUG|INFO|NOTICE|SUCCESS|WARN(?:ING)?|ERROR|CRIT(?:ICAL)?|FATAL|SEVERE|TRACE)"
+#: Levels of three letters, as zerolog and Serilog print them; `INF` and `ERR` are also words of messages, so only behind a time.
+SHORT_LEVEL = r"(?:TRC|DBG|INF(?!\ (?:detected|found|in|at|or|and|loss|values?|grad\w*)\b)|WRN|ERR|FTL|PNC)"
 PROCESS = re.compile(
     r"controller|driver|train|rollout|actor|critic|^ref(?:erence)?|reward|meta_?server|engine|worker|launcher|agent|scheduler"
     r"|router|manager|coordinator|master|loader|sampler|learner|orchestrator|runner|^server|[-_]\d+$",
