@@ -64,7 +64,8 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: Graph) -> Verdict:
     if run.outcome == "finished":
         return Verdict("healthy", (), 0.0, "The run finished; nothing failed.")
     weighed = [(m, *_weigh(m, run, graph)) for m in _longest(m for rule in rules for m in matches(rule, run, graph))]
-    weighed = _explain_away(weighed, run, graph)
+    # What rests on no line at all, only on a log that is not there, is no hypothesis: the base rate alone would speak.
+    weighed = [w for w in _explain_away(weighed, run, graph) if _evidence(w[0])]
     best: dict[str, tuple[Match, float, list[str]]] = {}
     for match, logit, why in sorted(weighed, key=_sort):
         # Matches of one class are one hypothesis: the best placed names it, a longer chain outranks a shorter one at the same cause.

@@ -272,3 +272,12 @@ def test_one_event_serves_one_link() -> None:
     rule = Rule("lab/twice", "Twice", "sw.bug", links, path=None)  # type: ignore[arg-type]
     given = run(event())
     assert [sorted(m.found) for m in matches(rule, given, graph.build(given.events, ()))] == [["cause"]]
+
+
+def test_no_hypothesis_without_a_line() -> None:
+    """That a rank left no log is no evidence that it failed: with nobody who lost a peer, its base rate alone names no cause."""
+    missing = event(Kind.RANK_LOG_MISSING, "6 of 8 ranks left no log", severity="warning", source=None, line=None, host=None, rank=None, time_ns=None)
+    assert _judge(run(missing, outcome="failed")).hypotheses == ()
+    assert _judge(run(missing, outcome="goes_on")).verdict == "healthy"
+    lost = event(Kind.PEER_LOST, "Connection closed by peer [10.0.0.3]:1234")
+    assert all(h.evidence for h in _judge(run(missing, lost)).hypotheses)
