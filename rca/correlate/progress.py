@@ -79,6 +79,8 @@ def processes(identity: Identity, events: list[Event], clock: Clock) -> dict[tup
         if writer.tree is None and writer.rank in has_tree and identity.attempts > 1:
             continue
         who = writer.actor if writer.lent else writer.rank if writer.rank is not None else writer.actor
+        if who is None:
+            continue  # a worker of a list that nobody named
         proc = procs.setdefault((attempt, who), Proc(attempt, writer.rank, writer.actor, lent=writer.lent))
         _take(proc, writer, clock)
     # A folded event belongs to every rank that it was folded from.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rca.correlate.progress import key_of
-from tests.builders import NOON_NS, SECOND_NS, event, run_of
+from rca.correlate.identity import Identity, Writer
+from rca.correlate.progress import key_of, processes
+from rca.correlate.workers import Worker
+from tests.builders import NOON_NS, SECOND_NS, event, reading, run_of
 
 TRACE = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    main()\nValueError: boom\n'
 TIMEOUT = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 9000ms for recv operation to complete"
@@ -56,3 +58,11 @@ def test_event_without_rank_and_actor_belongs_to_nobody() -> None:
     assert key_of(event(rank=3, attempt=1)) == (1, 3)
     assert key_of(event(rank=None, actor="rollout-0")) == (0, "rollout-0")
     assert key_of(event(rank=3, attrs={"of": "rollout-0"})) == (0, "rollout-0")
+
+
+def test_file_of_a_worker_that_nobody_named() -> None:
+    """A pid of a known role, but neither rank nor name: no process of its own, and no error."""
+    nameless = Writer("worker-1.out", "", {"first": None, "last": None, "steps": [], "lines": 0}, reading("worker-1.out"), worker=Worker("train", 7))
+    identity = Identity.__new__(Identity)
+    identity.writers, identity.attempts = [nameless], 1
+    assert processes(identity, [], None) == {}
