@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rca import discover
-from rca.correlate import annotate, course, doubt, exits, fold, identity, kernel, outcome, progress, settings, traced
+from rca.correlate import annotate, course, doubt, exits, fold, identity, kernel, outcome, progress, refused_load, settings, traced
 from rca.correlate import baseline as baselines
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
@@ -34,7 +34,7 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     procs = progress.processes(who, events, clock)
     phases = course.build(who, clock)
     view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs, phases, calls)), procs, phases, calls)
-    view = View(readings, who, clock, doubt.look(view), procs, phases, calls)
+    view = View(readings, who, clock, refused_load.look(doubt.look(view)), procs, phases, calls)
     if baseline is not None:
         usual = baselines.discount(view.events, who.hosts, _summary(procs), baseline)
         procs = progress.processes(who, usual, clock)  # what is usual ended nobody

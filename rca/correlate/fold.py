@@ -144,8 +144,11 @@ def _same(a: Event, b: Event) -> bool:
         a = a.but(actor=b.actor, rank=b.rank)  # nobody is named whose words these are
     elif b.attrs.get("remote") and b.actor is None:
         b = b.but(actor=a.actor, rank=a.rank)
-    if a.source == b.source and a.attrs.get("stream") == b.attrs.get("stream") and a.kind != Kind.EXITED:
-        return False
+    if a.source == b.source and a.kind != Kind.EXITED:
+        if a.attrs.get("stream") == b.attrs.get("stream"):
+            return False
+        if a.rank is None and b.rank is None and a.pid is not None and b.pid is not None and a.pid != b.pid and not (a.attrs.get("span") or b.attrs.get("span")):
+            return False  # two processes of one console
     if any(x is not None and y is not None and x != y for x, y in ((a.rank, b.rank), (a.attempt, b.attempt))):
         return False
     if a.rank is None or b.rank is None:
