@@ -26,18 +26,21 @@ SHAPES = re.compile(r"\[(\d+(?:, ?\d+)*)\]|\((\d+(?:, ?\d+)*),?\)")
 #: Two counts of things that do not fit, whatever the exception is called.
 THINGS = r"(?:len|rows?|samples?|sequences?|responses?|prompts?|trajectories|rollouts?|batch|log_?probs?|completions?|episodes?|groups?|条|行|个样本)"
 COUNTS = re.compile(rf"{THINGS}[^\d\n]{{0,40}}\d+[^\d\n]{{1,40}}?(?:\bvs\.?|!=|\bgot\b|expected|instead of|but|has|have|实际|期望)[^\d\n]{{0,30}}\d+|expected \d+[^\d\n]{{0,40}}got \d+", re.I)
+#: A call to an address that nobody answered in time, whatever the exception is called.
+UNHEARD = re.compile(r"https?://\S{3,200}[^\n]{0,60}?\b(?:deadline|timed[ _-]?out|time-?out)\b|\b(?:deadline|timed[ _-]?out|time-?out)\b[^\n]{0,80}?https?://", re.I)
 FIRST = re.compile(r"dimension 0\b|batch[ _]size|\brows\b|number of (?:samples|sequences)", re.I)
 
 
 def look(view: View) -> list[Event]:
-    """The events with what else they may mean, unanswered hand-overs as `event.unacknowledged`, and with `accounted` (then of kind `batch.mismatch`), `short_rows` and `late_report` filled in, in the same order."""
-    roles = {p.role for p in view.procs.values()} | {e.role for e in view.events}
+    """The events with what else they may mean, unanswered hand-overs as `event.unacknowledged`, and with `accounted` (then of kind `batch.mismatch`), `short_rows`, `unheard` and `late_report` filled in, in the same order."""
+    events = [_unheard(e) for e in view.events]
+    roles = {p.role for p in view.procs.values()} | {e.role for e in events}
     if len(roles & {"rollout", "reference", "train", "controller"}) < 2:
-        return view.events
-    short = [e for e in view.events if e.kind in SHORT]
-    trouble = [e for e in view.events if e.kind in TROUBLE]
+        return events
+    short = [e for e in events if e.kind in SHORT]
+    trouble = [e for e in events if e.kind in TROUBLE]
     out = []
-    for event in view.events:
+    for event in events:
         extra, kind = {}, event.kind
         if event.kind in UNNAMED and event.severity in ("error", "fatal") and event.source is not None:
             # Whatever the error is called: its numbers say that as many are missing as did not arrive.
@@ -56,6 +59,11 @@ def look(view: View) -> list[Event]:
             extra["late_report"] = True
         out.append(event.but(kind=kind, attrs={**event.attrs, **extra}) if extra else event)
     return out
+
+
+def _unheard(event: Event) -> Event:
+    waited = event.kind == Kind.EXCEPTION and UNHEARD.search(event.text) is not None
+    return event.but(attrs={**event.attrs, "unheard": True}) if waited else event
 
 
 def _near(trouble: Event, event: Event, anywhere: bool = False) -> bool:
