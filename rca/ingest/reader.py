@@ -274,12 +274,12 @@ class Reader:
         elif isinstance(block, stacks.Stacks):
             at, text, _found = stream.raw[0]
             frames = block.main()
-            kind = Kind.STACK_DUMP if block.scheduled else Kind.FATAL_SIGNAL
+            kind = Kind.STACK_DUMP if block.scheduled or block.demanded(alone=self.ending and not self.events and at[1] == 0) else Kind.FATAL_SIGNAL
             everything = [f"{f} {n}" for _, frames_ in block.threads for f, _, n in frames_]
             place, frame = stacks.telling(frames) or (None, None)
             attrs = {"place": place, "frame": frame, "frames": frames[:12], "fatal": block.fatal, "loader": any("utils/data" in e for e in everything),
                      "asked": block.asked, "processes": block.count}  # fmt: skip
-            self._emit(stream, kind, text, "info" if block.scheduled else "fatal", at, attrs=attrs, **block.who)
+            self._emit(stream, kind, text, "info" if kind is Kind.STACK_DUMP else "fatal", at, attrs=attrs, **block.who)
         elif isinstance(block, engine_error.Typed):
             found = [s for _, _, sigs in stream.raw for s in sigs]
             self._signature(self._above(stream), Line(block.text, stage=engine_error.stage_of_sub_error(block.sub_error)), stream.raw[0][0], found)

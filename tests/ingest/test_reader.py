@@ -125,3 +125,13 @@ def test_bare_last_line_of_a_traceback_is_an_exception(tmp_path: Path) -> None:
     """The head of the traceback was never printed; its last line still says what was raised."""
     (event,) = events_of(tmp_path, STEP + "ValueError: boom\n")
     assert event.kind == Kind.EXCEPTION and event.attrs["bare"]
+
+
+def test_abort_that_somebody_sent_to_see_the_stack(tmp_path: Path) -> None:
+    """A file that holds nothing but the dump of an abort in the job's own code was asked for; below a library, or behind its words, it is a crash."""
+    dump = 'Fatal Python error: Aborted\n\nCurrent thread 0x00007f3a8c9ff740 (most recent call first):\n  File "{}", line 141 in score\n  File "/root/job/main.py", line 9 in run\n'
+    (asked,) = events_of(tmp_path, dump.format("/root/job/reward.py"), "stack-7714.txt")
+    (native,) = events_of(tmp_path, dump.format("/opt/venv/lib/python3.12/site-packages/torch/cuda/__init__.py"), "stack-7715.txt")
+    (spoken,) = events_of(tmp_path, STEP + dump.format("/root/job/reward.py"), "rank1.log")
+    assert (asked.kind, asked.severity, asked.attrs["asked"]) == (Kind.STACK_DUMP, "info", True)
+    assert [native.kind, spoken.kind] == [Kind.FATAL_SIGNAL, Kind.FATAL_SIGNAL]

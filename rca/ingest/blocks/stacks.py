@@ -74,6 +74,15 @@ class Stacks:
             return True
         return text.startswith(("  ...", "...", "  <no Python frame>", "Extension modules:", "Python runtime state", "  Garbage-collecting"))
 
+    def demanded(self, alone: bool) -> bool:
+        """Whether somebody sent the abort to see where the process stands: the dump is all that its file holds, and the job's own code was running.
+
+        Code that aborts by itself is native, says why before, and stands below a frame of the library that called it.
+        """
+        frames = self.main()
+        self.asked = self.asked or (alone and self.fatal == "Aborted" and bool(frames) and not re.search(r"/torch/|(?:site|dist)-packages/", frames[0][0]))
+        return self.asked
+
     def main(self) -> Frames:
         """Frames of the thread that matters: the current one, else the main thread, which comes last."""
         current = [frames for is_current, frames in self.threads if is_current]
