@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from rca.correlate.concern import follows, host_of, numbers
-from rca.correlate.edges.dataflow import SHORT, accounts
+from rca.correlate.edges.dataflow import SHORT, accounts, echoes
 from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import Kind
@@ -32,7 +32,7 @@ FIRST = re.compile(r"dimension 0\b|batch[ _]size|\brows\b|number of (?:samples|s
 
 
 def look(view: View) -> list[Event]:
-    """The events with what else they may mean, unanswered hand-overs as `event.unacknowledged`, and with `accounted` (then of kind `batch.mismatch`), `short_rows`, `unheard` and `late_report` filled in, in the same order."""
+    """The events with what else they may mean, unanswered hand-overs as `event.unacknowledged`, and with `accounted` (then of kind `batch.mismatch`), `short_rows`, `rows_lost`, `unheard` and `late_report` filled in, in the same order."""
     events = [_unheard(e) for e in view.events]
     roles = {p.role for p in view.procs.values()} | {e.role for e in events}
     if len(roles & {"rollout", "reference", "train", "controller"}) < 2:
@@ -51,9 +51,11 @@ def look(view: View) -> list[Event]:
         if kind in MISFIT:
             if any(s.event_id != event.event_id and accounts(s, event) and follows(s, event) for s in short):
                 extra["accounted"] = True
-            unanswered = len(numbers(event.text) - {0, 1}) > 1 and any(_near(e, event, anywhere=True) and follows(e, event) for e in trouble if not e.attrs.get("recovered"))
+            unanswered = len(numbers(event.text) - {0, 1}) > 1 and any(_near(e, event, anywhere=True) and follows(e, event) and not echoes(e, event) for e in trouble if not e.attrs.get("recovered"))
             if (event.step is None or event.step > 1) and (rows_only(event.text) or unanswered):
                 extra["short_rows"] = True
+                if unanswered:
+                    extra["rows_lost"] = True
         sticky = event.kind in STICKY and event.stage in ("weights_update", "train", "reference") and not event.attrs.get("assertion")
         if sticky and any(e.stage in (None, "rollout") and e.event_id != event.event_id and _near(e, event) and follows(e, event) for e in trouble):
             extra["late_report"] = True

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from rca.correlate.doubt import look
-from tests.builders import event
+from rca.taxonomy import Kind
+from tests.builders import NOON_NS, SECOND_NS, event
 
 
 @pytest.mark.parametrize("text, unheard", [
@@ -20,3 +21,13 @@ def test_address_that_did_not_answer(text: str, unheard: bool) -> None:
     """An exception that waited for an address in vain is marked, by whatever name it goes."""
     (seen,) = look(SimpleNamespace(procs={}, events=[event(text=text)]))
     assert seen.attrs.get("unheard", False) is unheard
+
+
+def test_report_that_repeats_the_error_is_no_missing_share() -> None:
+    """A caller's reply that quotes the shape error has its numbers by nature; a reply with counts of its own tells of rows that did not come."""
+    error = event(Kind.SHAPE_MISMATCH, "RuntimeError: The expanded size of the tensor (8192) must match the existing size (8448) at dimension 1", step=6, stage="reference", role="reference", event_id=1, time_ns=NOON_NS)
+    procs = {1: SimpleNamespace(role="reference"), 2: SimpleNamespace(role="controller")}
+    quoting = event(Kind.RPC_FAILED, "forward at 10.0.0.3:25000 failed: RuntimeError: The expanded size of the tensor (8192) must match the existing", role="controller", step=6, event_id=0, source="driver.log", time_ns=NOON_NS - SECOND_NS)
+    counting = quoting.but(text="forward at 10.0.0.3:25000 failed: 8192 of 8448 rows came")
+    marks = [look(SimpleNamespace(procs=procs, events=[said, error]))[1].attrs for said in (quoting, counting)]
+    assert ["accounted" in m or "rows_lost" in m for m in marks] == [False, True]

@@ -15,6 +15,7 @@ SHORT = frozenset({
 })  # fmt: skip
 MISFIT = frozenset({Kind.SHAPE_MISMATCH, Kind.BATCH_MISMATCH, Kind.PARTIAL_RESULT})
 GIVERS = ("rollout", "reference", "reward", "critic")
+ECHO = 40  # characters of a message by which it is known again where a report cuts it
 ORDER = {stage: place for place, stage in enumerate(("weights_update", "rollout", "reference", "train"))}
 
 
@@ -38,6 +39,8 @@ def build(view: View) -> list[Edge]:
 
 
 def _hands_over(short: Event, misfit: Event) -> bool:
+    if echoes(short, misfit):
+        return False
     if misfit.kind == Kind.PARTIAL_RESULT and (short.kind == Kind.PARTIAL_RESULT or short.kind == Kind.PAYLOAD_DIFFERS):
         return False
     if short.stage in ORDER and misfit.stage in ORDER and ORDER[short.stage] > ORDER[misfit.stage]:
@@ -60,6 +63,8 @@ def accounts(short: Event, misfit: Event) -> bool:
     >>> accounts(Event("batch.partial", "70/128 rows decoded"), Event("data.shape_mismatch", "tensor a (256) must match tensor b (198)"))
     True
     """
+    if echoes(short, misfit):
+        return False
     given, met = numbers(short.text), numbers(misfit.text)
     if len(given & met - {0, 1}) >= 2:
         return True
@@ -67,3 +72,17 @@ def accounts(short: Event, misfit: Event) -> bool:
         return True  # each of the ranks that share the batch got the same part of it
     gaps = {abs(a - b) for a in given for b in given} - {0}
     return bool({abs(a - b) for a in met for b in met} & gaps - {1} and max(met, default=0) > 2)
+
+
+def echoes(report: Event, misfit: Event) -> bool:
+    """Whether a caller's report only repeats what the misfit says: its numbers are the misfit's own and show nothing that did not arrive.
+
+    >>> from rca.model import Event
+    >>> error = Event("data.shape_mismatch", "RuntimeError: The expanded size of the tensor (8192) must match the existing size (8448)")
+    >>> echoes(Event("rpc.failed", "forward at 10.0.0.3:25000 failed: RuntimeError: The expanded size of the tensor (8192) must match"), error)
+    True
+    >>> echoes(Event("rpc.failed", "forward at 10.0.0.3:25000 failed: 8192 of 8448 rows came"), error)
+    False
+    """
+    said = misfit.text.partition("\n")[0].rpartition("Error: ")[2].strip()[:ECHO]
+    return len(said) >= ECHO // 2 and said in report.text
