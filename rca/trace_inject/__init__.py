@@ -1,0 +1,57 @@
+"""Leave evidence in any trainer, so that the next failure explains itself: spans, requests, hand-overs, events, checkpoints.
+
+    from rca import trace_inject as rt
+
+    rt.install()
+
+    @rt.traced
+    def load_batch(): ...
+
+    with rt.step(12), rt.stage("rollout"), rt.request():
+        requests.post(url, headers=rt.inject({}))
+
+Nothing here raises, blocks or holds a lock; nothing but the standard library is imported. Everything goes to one file per process
+(`rca.trace/1`) in `RCA_TRACE_DIR`, record by record, and `rca analyze` reads it. See docs/tracing.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rca.trace_inject import guard, recorder
+from rca.trace_inject.context import environment, extract, inject
+from rca.trace_inject.spans import Span, event, request, span, stage, step, traced
+
+#: What is imported only when it is used, by its file.
+LATER = {
+    "handoff": "handovers", "settle": "handovers", "emit_event": "delivery", "ack_event": "delivery", "deliver": "delivery",
+    "checkpoint_saved": "checkpoints", "checkpoint_loaded": "checkpoints", "collective": "collectives", "wrap_distributed": "collectives",
+    "sync_point": "cuda", "ipc_probe": "cuda", "stamp_logs": "logs", "Stamp": "logs",
+}  # fmt: skip
+__all__ = ["Span", "environment", "event", "extract", "inject", "install", "request", "span", "stage", "step", "traced", "uninstall", *LATER]
+
+
+def __getattr__(name: str) -> Any:
+    if name in LATER:
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{LATER[name]}"), name)
+    raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+
+
+@guard.quiet()
+def install(folder: str | None = None, *, role: str | None = None, rank: int | None = None, run: str | None = None, size_max: int | None = None) -> str | None:
+    """Switch recording on in this process and its children; gives the folder.
+
+    `folder` is `RCA_TRACE_DIR`, or one in this machine's memory (`/dev/shm`): a network file system that hangs would hang the trainer. `role` is one of
+    controller, train, rollout, reference, reward, critic, meta_server, dataloader; role, rank and run come from the launcher's variables where
+    they are not given. `size_max` bounds the bytes of one process's files, 64 MiB by default. `RCA_TRACE_OFF=1` switches everything off.
+    """
+    about: dict[str, Any] = {k: v for k, v in (("role", role), ("rank", rank), ("run", run)) if v is not None}
+    journal = recorder.start(folder, about, size_max)
+    return journal.folder if journal is not None else None
+
+
+def uninstall() -> None:
+    """Switch recording off."""
+    recorder.stop()

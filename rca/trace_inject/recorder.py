@@ -1,0 +1,126 @@
+"""Recording of this process: on, off, and what becomes of it in a child.
+
+`install()` switches it on; so does `RCA_TRACE_DIR` in the environment, at the first record, which is how child processes of any start method follow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from typing import Any
+
+from rca.trace_inject import guard
+from rca.trace_inject.journal import RECORD_MAX, SIZE_MAX, Journal
+
+FOLDER = "RCA_TRACE_DIR"
+SIZE = "RCA_TRACE_MAX_BYTES"
+OFF = "RCA_TRACE_OFF"
+TEXT_MAX = 1000  # characters of one value
+
+journal: Journal | None = None
+_stopped = False
+_asked = False  # whether the environment has been looked at
+
+
+def default_folder() -> str:
+    """A folder on this machine's own memory or disk: a network file system that hangs would hang the trainer."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+    return os.path.join(base, f"rca-trace-{os.getuid() if hasattr(os, 'getuid') else 'user'}")
+
+
+def start(folder: str | None = None, about: dict[str, Any] | None = None, size_max: int | None = None) -> Journal | None:
+    """Switch recording on and tell child processes; None where `RCA_TRACE_OFF` is set."""
+    global journal, _asked, _stopped
+    _asked = True
+    if os.environ.get(OFF, "0") not in ("", "0"):
+        return None
+    said = os.environ.get(SIZE, "")
+    folder = os.path.abspath(os.path.expanduser(folder or os.environ.get(FOLDER) or default_folder()))
+    _stopped = False
+    if journal is not None:
+        journal.close()
+    journal = Journal(folder, about, size_max or (int(said) if said.isdecimal() else SIZE_MAX))
+    os.environ[FOLDER] = folder
+    return journal
+
+
+def current() -> Journal | None:
+    """The journal, if recording is on."""
+    if journal is None and not _asked and not _stopped:
+        _from_environment()
+    return journal
+
+
+@guard.quiet()
+def _from_environment() -> None:
+    global _asked
+    _asked = True
+    if os.environ.get(FOLDER):
+        start()
+
+
+def stop(reason: str | None = None) -> None:
+    """Switch recording off, and say why in the journal."""
+    global journal, _stopped
+    _stopped = True
+    if journal is not None:
+        if reason:
+            put({"t": time.time_ns(), "e": "event", "n": "rca.stopped", "a": {"reason": reason}})
+        journal.close()
+        journal = None
+
+
+def put(record: dict[str, Any]) -> None:
+    """Write one record; what is too long is cut value by value."""
+    to = current()
+    if to is not None:
+        to.put(encode(record))
+
+
+def encode(record: dict[str, Any]) -> bytes:
+    """A record as its line, in at most `RECORD_MAX` bytes."""
+    data = json.dumps(record, separators=(",", ":"), default=_plain).encode()
+    if len(data) >= RECORD_MAX:
+        data = _cut(record)
+    return data + b"\n"
+
+
+def _cut(record: dict[str, Any]) -> bytes:
+    attributes = dict(record.get("a") or {})
+    for limit in (400, 100, 20):
+        short = {str(k)[:80]: v[:limit] if isinstance(v, str) else v[: limit // 10] if isinstance(v, list) else v for k, v in attributes.items()}
+        data = json.dumps({**record, "a": {**short, "rca.cut": True}}, separators=(",", ":"), default=_plain).encode()
+        if len(data) < RECORD_MAX:
+            return data
+    kept = {k: v[:80] if isinstance(v, str) else v for k, v in record.items() if k in ("t", "e", "id", "p", "tr", "rq", "n", "st", "s") and not isinstance(v, dict | list)}
+    return json.dumps({**kept, "a": {"rca.cut": True}}, separators=(",", ":")).encode()
+
+
+def plain(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes as JSON takes them: numbers and short texts; of anything else its text."""
+    return {str(k)[:200]: _value(v) for k, v in attributes.items() if v is not None}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, bool | int) or (isinstance(value, float) and value == value and abs(value) != float("inf")):
+        return value
+    if isinstance(value, list | tuple):
+        return [_value(v) for v in value[:256]]
+    return str(value)[:TEXT_MAX]
+
+
+def _plain(value: Any) -> str:
+    return str(value)[:TEXT_MAX]
+
+
+def _in_child() -> None:
+    try:
+        if journal is not None:
+            journal.forked()
+    except Exception as error:
+        guard.fault("fork", error)
+
+
+os.register_at_fork(after_in_child=_in_child)
