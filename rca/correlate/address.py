@@ -10,6 +10,7 @@ import re
 
 from rca.correlate.view import View
 from rca.model import Event
+from rca.taxonomy import Kind
 
 STATED_MS = re.compile(r"timed out after (\d+) ?ms")
 TARGET = re.compile(r"connect to \(?\[?([\w.-]+?)\]?,? ?:?(\d{2,5})\)")
@@ -29,6 +30,19 @@ def about(event: Event, view: View) -> Event:
         return event
     server = host if host in view.identity.hosts else event.host
     return event.but(host=server, attrs={**event.attrs, "dropped": True, "client": event.host})
+
+
+def cut_off(event: Event, view: View) -> Event:
+    """A peer that cannot be reached, as an event of the peer's host; of the speaker's own where it complains of more hosts than complain of that one."""
+    hosts, of = view.identity.hosts, view.identity.name_of
+    peer = of(event.attrs.get("peer"))
+    if peer not in hosts or event.host is None or peer == event.host:
+        return event
+    complaints = {(e.host, of(e.attrs.get("peer"))) for e in view.of(Kind.UNREACHABLE) if e.attrs.get("peer")}
+    mine, about = {p for h, p in complaints if h == event.host}, {h for h, p in complaints if p == peer}
+    if len(mine) > len(about):
+        return event
+    return event.but(host=peer, role=None, rank=None, local_rank=None, pid=None, actor=None, attrs={**event.attrs, "client": event.host})
 
 
 def loops_back(event: Event, view: View) -> bool:

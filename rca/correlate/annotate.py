@@ -87,6 +87,8 @@ def annotate(view: View) -> list[Event]:
             event = rpc.about(event, view)
         if event.kind == Kind.RENDEZVOUS_UNREACHABLE:
             event = address.about(event, view)
+        if event.kind == Kind.UNREACHABLE:
+            event = address.cut_off(event, view)
         if event.kind == Kind.MESH_FAILED and address.loops_back(event, view):
             event = event.but(attrs={**event.attrs, "loopback": True})
         out.append(_placed(_timed(event, proc), proc, view))
@@ -96,9 +98,10 @@ def annotate(view: View) -> list[Event]:
 def _window(view: View) -> tuple[int, int] | None:
     """From the first to the last sign of life of the job's processes, in the common time."""
     spans = [(p.first_ns, p.last_ns) for p in view.procs.values() if p.first_ns is not None and p.last_ns is not None and view.clock.dated(p.first_ns)]
-    spans = [(a, b) for a, b in spans or _written(view) if b - a >= SPAN_NS]  # a few lines at the end do not show when it began
-    if spans:
-        return min(a for a, _ in spans), max(b for _, b in spans)
+    spans = spans or _written(view)
+    long = [(a, b) for a, b in spans if b - a >= SPAN_NS]  # a few lines at the end do not show when it began
+    if long:
+        return min(a for a, _ in long), max(b for _, b in spans)
     times = [e.time_ns for e in view.events if e.time_ns is not None and view.clock.dated(e.time_ns) and (e.rank is not None or e.kind == Kind.EXITED)]
     return (min(times) - LONG_RUN_NS, max(times)) if times else None
 

@@ -47,6 +47,10 @@ def settle(events: list[Event], identity: Identity, clock: Clock) -> list[Event]
                 changes["rank"] = writer.rank
         named_host = identity.name_of(event.host)
         host = named_host if remote or named_host in identity.hosts else (writer.host if writer else named_host)
+        if writer is not None and writer.worker is None and not remote and named_host not in identity.hosts and event.rank is not None:
+            # A file of a whole role: its members may run on several hosts.
+            member = identity.workers.ranked(writer.role, event.rank)
+            host = member.host or host if member is not None else host
         named = identity.of_pid(identity.rank_of_pid, host, event.pid)
         if event.rank is None and (named is not None or event.kind in BY_PID):
             changes["rank"] = named  # the line speaks of that pid, whoever wrote it
@@ -193,6 +197,8 @@ def fold(events: list[Event]) -> list[Event]:
     by_process: dict[tuple, list[Event]] = {}
     for event in events:
         who = (event.attempt, event.rank, event.actor, event.local_rank, event.host, event.attrs.get("by_agent"), event.attrs.get("callee"))
+        if event.kind == Kind.UNREACHABLE:
+            who = (*who, event.attrs.get("peer"))  # whether one host or many cannot be reached is what tells who is cut off
         if event.pid is not None and (event.kind == Kind.STACK_DUMP or (event.rank is None and event.attrs.get("traceback"))):
             who = (*who, event.pid)  # dumps of several processes read alike but for the numbers, and actors of one class have one name
         by_process.setdefault((event.kind, masked(event.text), event.path, who), []).append(event)

@@ -49,6 +49,8 @@ def learn(writers: list[Writer], readings: list[Reading], topology: Topology | N
             in_path = [t for t in tokens(source) if t.lower() in known]
             host = in_path[-1] if in_path else None
         said += [(kind, fields, host) for kind, fields in found if kind in ("alias", "own")]
+        # Who introduces itself with both gives its host's name and address.
+        said += [("alias", {"a": f["host"], "b": f["ip"]}, None) for kind, f in found if kind == "worker" and f.get("own") and f.get("host") and f.get("ip")]
     for host in topology.hosts if topology else ():
         said += [("alias", {"a": host.name, "b": other, "node": True}, None) for other in (*host.names, *host.ips)]
         seen[host.name] += 1

@@ -101,6 +101,7 @@ def resolve(readings: list[Reading], topology: Topology | None = None) -> Identi
     exits = [e for r in readings for e in r.events if e.kind == Kind.EXITED]
     identity.names = hosts.learn(writers, readings, topology)
     hosts.assign(identity, readings, exits, topology)
+    _named_after_hosts(identity)
     ranks.same_lines(writers)
     members.learn(identity, readings, topology)
     ranks.ranks(identity, exits)
@@ -115,6 +116,16 @@ def resolve(readings: list[Reading], topology: Topology | None = None) -> Identi
     members.group(identity, readings, topology)
     identity.attempts = max([0, *(w.attempt for w in writers if w.attempt is not None)]) + 1
     return identity
+
+
+def _named_after_hosts(identity: Identity) -> None:
+    """`worker-29_server0.log` is a file of the host worker-29 where the run has one, and not of rank 29."""
+    for writer in identity.writers:
+        number = writer.reading.facts.get("named_rank")
+        if number is not None and writer.rank == number and "rank" not in writer.info["facts"] and writer.info["rank"] is None:
+            stem = writer.source.rsplit("/", 1)[-1].split(".")[0]
+            if any(t != stem and t in identity.hosts and (m := INDEX.search(t)) and int(m[1]) == number for t in hosts.tokens(writer.source)):
+                writer.rank = None
 
 
 def _writer(reading: Reading, key: str, info: dict[str, Any]) -> Writer:

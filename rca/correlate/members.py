@@ -42,6 +42,8 @@ def learn(identity: Identity, readings: list[Reading], topology: Topology | None
     workers.settle()
     for writer in identity.writers:
         _bind(writer, identity, own.get((writer.source, writer.stream), []))
+    _prefixed(identity)
+    _by_rank(identity)
     _drivers(identity)
     _number(identity)
     for worker in workers:
@@ -134,6 +136,38 @@ def _bind(writer: Writer, identity: Identity, own: list[Worker]) -> None:
         worker.actor = writer.actor
 
 
+def _prefixed(identity: Identity) -> None:
+    """`(PolicyActor pid=7) [rank2]: ...` is one process, with and without the inner prefix: each lends the other what it knows."""
+    for streams in identity.of_source.values():
+        for name, inner in streams.items():
+            outer = streams.get(name.rpartition("/")[0]) if "/" in name else None
+            if outer is None or inner.pid is None or inner.pid != outer.pid:
+                continue
+            for key in ("rank", "host", "worker"):
+                mine, other = getattr(inner, key), getattr(outer, key)
+                if (mine is None) != (other is None):
+                    setattr(inner if mine is None else outer, key, other if mine is None else mine)
+
+
+def _by_rank(identity: Identity) -> None:
+    """In a console that all ranks share each says once where it runs, under which pid and on which device: `rank 7/8 on gn9 (10.0.0.9) pid 216 device cuda:3`."""
+    said: dict[int, dict[tuple[str, int], dict[str, Any]]] = {}
+    for (host, pid), fields in identity.workers.of_proc.items():
+        if "rank" in fields and host is not None:
+            said.setdefault(fields["rank"], {})[host, pid] = fields
+    for rank, places in said.items():
+        hosts = {host for host, _ in places}
+        if len(hosts) > 1:
+            continue  # ranks of several worlds
+        identity.ranks_of_hosts.setdefault(rank, next(iter(hosts)))
+        for place in places:
+            identity.rank_of_pid.setdefault(place, rank)
+        devices = {fields.get("devices") for fields in places.values()} - {None}
+        for writer in identity.writers:
+            if writer.rank == rank and writer.worker is None and not writer.devices and len(devices) == 1:
+                writer.devices = tuple(d for d in next(iter(devices)).split(",") if d)
+
+
 def _drivers(identity: Identity) -> None:
     """Ray's driver names the address of every worker but those on its own node: where these are, it is."""
     for streams in identity.of_source.values():
@@ -148,13 +182,14 @@ def _number(identity: Identity) -> None:
     """Keep the worlds apart: only the trainer's ranks stay ranks while the run is joined; others are numbered within their role."""
     mine = [w for w in identity.writers if w.worker is None or world_of(w.role) is None]
     ranks = {r for w in mine for r in (w.rank, w.worker.rank if w.worker else None) if r is not None}
+    counted = _counted(identity)
     for writer in identity.writers:
         worker = writer.worker
         if worker is None:
             continue
         if world_of(worker.role) is None:
             # `train worker 5` is rank 5 where no launcher counts otherwise.
-            number = worker.rank if worker.rank is not None else worker.index if worker.role == "train" and writer.tree is None and worker.pid is not None and worker.world is not None else None
+            number = worker.rank if worker.rank is not None else worker.index if worker.role == "train" and writer.tree is None and worker.pid is not None and (worker.world is not None or counted) else None
             writer.rank = number if number is not None else writer.rank
         elif writer.rank is not None and worker.rank is None and writer.rank != worker.index and writer.rank not in ranks:
             continue  # counted behind the trainers: the members of a group that spans both roles
@@ -162,6 +197,12 @@ def _number(identity: Identity) -> None:
             writer.index = worker.rank if worker.rank is not None else worker.index
             writer.rank = None
             writer.actor = worker.label
+
+
+def _counted(identity: Identity) -> bool:
+    """Whether the trainer's workers are its ranks: counted from 0 without a gap, each on one device, and none says otherwise."""
+    mine = sorted((w for w in identity.workers if w.role == "train"), key=lambda w: w.index)
+    return len(mine) > 1 and [w.index for w in mine] == list(range(len(mine))) and all(w.pid is not None and len(w.devices) == 1 and w.rank in (None, w.index) for w in mine)
 
 
 def _gpus(worker: Worker, identity: Identity) -> tuple[int, ...]:

@@ -78,10 +78,11 @@ def processes(identity: Identity, events: list[Event], clock: Clock) -> dict[tup
         attempt = writer.attempt if writer.attempt is not None else (identity.attempts - 1)
         if writer.tree is None and writer.rank in has_tree and identity.attempts > 1:
             continue
-        who = writer.actor if writer.lent else writer.rank if writer.rank is not None else writer.actor
+        actor = writer.actor or (writer.worker.label if writer.worker is not None and writer.worker.pid is not None else None)  # known by its introduction alone
+        who = actor if writer.lent else writer.rank if writer.rank is not None else actor
         if who is None:
             continue  # a worker of a list that nobody named
-        proc = procs.setdefault((attempt, who), Proc(attempt, writer.rank, writer.actor, lent=writer.lent))
+        proc = procs.setdefault((attempt, who), Proc(attempt, writer.rank, actor, lent=writer.lent))
         _take(proc, writer, clock)
     # A folded event belongs to every rank that it was folded from.
     placed = [((event.attempt or 0, rank), event) for event in events for rank in event.ranks]
@@ -96,7 +97,7 @@ def processes(identity: Identity, events: list[Event], clock: Clock) -> dict[tup
         proc.events.append(event)
     for proc in procs.values():
         _ending(proc)
-    return dict(sorted(procs.items(), key=lambda kv: (kv[0][0], str(type(kv[0][1])), kv[0][1] if isinstance(kv[0][1], str) else f"{kv[0][1]:09d}")))
+    return dict(sorted(procs.items(), key=lambda kv: (kv[0][0], str(type(kv[0][1])), f"{kv[0][1]:09d}" if isinstance(kv[0][1], int) else str(kv[0][1]))))
 
 
 def _take(proc: Proc, writer: Writer, clock: Clock) -> None:

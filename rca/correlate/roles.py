@@ -12,7 +12,7 @@ from functools import lru_cache
 ROLES = (
     ("meta_server", re.compile(r"元数据|权重服务|参数服务|权重仓库|meta")),
     ("controller", re.compile(r"主控|控制器|调度器|controller|driver|master|orchestrat|task_?runner|main_task|main_ppo")),
-    ("rollout", re.compile(r"推理|采样|生成|rollout|infer|generat|sampler|vllm|sglang")),
+    ("rollout", re.compile(r"推理|采样|生成|rollout|infer|generat|sampler|vllm|sglang|(?:^|[_/-])gen(?:[_/-]|\d|$)")),
     ("reference", re.compile(r"参考|(?:^|[_/-])ref(?:erence)?(?:[_/-]|\d|$|worker|model|policy|svc|service)|reference")),
     ("reward", re.compile(r"奖励|reward|verifier")),
     ("critic", re.compile(r"价值|评论|critic|value")),

@@ -163,8 +163,8 @@ def _addresses(view: View) -> dict[str, str]:
 def _window(view: View) -> tuple[int, int] | None:
     """From the first to the last sign of life of the job's processes."""
     spans = [(p.first_ns, p.last_ns) for p in view.procs.values() if p.first_ns is not None and p.last_ns is not None and view.clock.dated(p.first_ns)]
-    spans = [(a, b) for a, b in spans if b - a >= SPAN_NS]
-    return (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
+    long = [(a, b) for a, b in spans if b - a >= SPAN_NS]  # a few lines at the end do not show when it began, but when it ended
+    return (min(a for a, _ in long), max(b for _, b in spans)) if long else None
 
 
 def _zoned_run(view: View) -> bool | None:

@@ -36,6 +36,8 @@ def complete(event: Event, identity: Identity, writer: Writer | None) -> Event:
     worker = writer.worker if writer is not None else None
     if worker is None or (event.pid is not None and worker.pid is not None and event.pid != worker.pid):
         worker = identity.workers.of_pid(event.host, event.pid) or (worker if writer is not None and event.pid == writer.pid else None)
+    if worker is None and writer is not None and writer.worker is None and event.rank is not None:
+        worker = identity.workers.ranked(writer.role, event.rank)  # one of those whose common file this is
     if worker is not None:
         changes["role"] = worker.role or event.role
         if world_of(worker.role) is None:

@@ -73,6 +73,15 @@ class Workers:
     def get(self, role: str | None, index: int | None) -> Worker | None:
         return self._named.get((role, index)) if index is not None else None
 
+    def ranked(self, role: str | None, rank: int | None) -> Worker | None:
+        """The member of a role's world that introduced itself with that rank, or with that number where it told no rank."""
+        if rank is None:
+            return None
+        worker = self.get(role or "train", rank)
+        if worker is None or worker.rank not in (None, rank):
+            worker = next((w for w in self if w.role == (role or "train") and w.rank == rank), None)
+        return worker if worker is not None and (worker.pid is not None or worker.devices) else None
+
     def listens(self, role: str | None, index: int, host: str | None, port: int | None) -> None:
         """Note where a worker listens, as somebody who knows says."""
         if host is not None and port is not None:

@@ -4,6 +4,9 @@
 >>> introduce(facts, "ready: rank 3 of 8 pid=811 hostname=node-7", "ready: rank 3 of 8 pid=811 hostname=node-7", known=False)
 >>> facts
 {'host': 'node-7', 'pid': 811, 'world': 8, 'rank': 3}
+>>> introduce(facts, "ready: rank 4 of 8 pid=812 hostname=node-7", "ready: rank 4 of 8 pid=812 hostname=node-7", known=False)
+>>> facts
+{'world': 8, 'shared': True}
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ FACTS = (
     ("local_rank", ("local_rank",), re.compile(r"\blocal_rank\s*[=:]\s*(\d+)", re.I)),
     ("world", ("world", "ranks", " of ", "/"), re.compile(r"\b(?:world_size|world|nranks|num_ranks)\s*[=: ]\s*(\d+)|\brank \d+(?: of |/)(\d+)", re.I)),
 )
-RANK = re.compile(r"\b(?:global_rank|rank)(?:\s*[=:]\s*|\s+(?=\d+(?: of |/)\d))(\d+)", re.I)  # asked for last: it counts only beside another fact
+RANK = re.compile(r"\b(?:global_rank|rank|process index)(?:\s*[=:]\s*|\s+(?=\d+(?: of |/)\d))(\d+)", re.I)  # asked for last: it counts only beside another fact
 SERVES = re.compile(r"\b(?:ready|listening|serving|started|running)\b.{0,40}?:(\d{4,5})\b", re.I)
 
 
@@ -39,6 +42,12 @@ def introduce(facts: dict[str, Any], text: str, low: str, *, known: bool) -> Non
         found["rank"] = match
     # A process introduces itself with several facts in one line; a single `rank 3` may speak of anybody.
     if len(found) > 1 or "world" in found:
-        for name, m in found.items():
-            value = m[1] or m[m.lastindex or 1]
-            facts.setdefault(name, value if name == "host" else int(value))
+        said = {name: (m[1] or m[m.lastindex or 1]) if name == "host" else int(m[1] or m[m.lastindex or 1]) for name, m in found.items()}
+        if "rank" in said and facts.get("rank", said["rank"]) != said["rank"]:
+            facts["shared"] = True  # a console of several processes: it is none of them
+            for name in ("rank", "pid", "local_rank", "host"):
+                facts.pop(name, None)
+        if facts.get("shared"):
+            said = {"world": said["world"]} if "world" in said else {}
+        for name, value in said.items():
+            facts.setdefault(name, value)

@@ -67,7 +67,7 @@ NO_LABEL = re.compile(
     re.I,
 )
 KNOWN = re.compile(r'Traceback \(most recent call last\)|  File "|[A-Za-z_][\w.]{0,80}(?:Error|Exception): |    \S', re.ASCII)
-RANK = re.compile(r"(?:^|[^a-z])(?<!local_)(?<!local )(?<!node_)(?:global[_ ]?)?r(?:ank)?[ _=:-]?(\d{1,6})(?!\d)", re.I)
+RANK = re.compile(r"(?:^|[^a-z])(?<!local_)(?<!local )(?<!node_)(?:(?:global[_ ]?)?rank[ _=:-]?|(?<![\w.]-)r[ _=:-]?)(\d{1,6})(?!\d)", re.I)  # `h100-r09` is a rack's
 LOCAL_RANK = re.compile(r"local[_ ]?rank[ _=:-]?(\d{1,5})", re.I)
 HOST = re.compile(r"[A-Za-z](?=[\w.-]{0,62}[\d-])[\w.-]{0,62}\Z|(?:\d{1,3}\.){3}\d{1,3}\Z", re.ASCII)
 UNSURE = ("plain", "srun", "pdsh")  # these wrappers are believed on some lines and not on others

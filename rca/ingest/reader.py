@@ -137,17 +137,17 @@ class Reader:
             line = line._replace(rank=rank)
         if rank is not None:
             stream.ranks.add(rank)
-        if host is not None:
+        shared = "shared" in stream.facts  # where no line speaks for the next one
+        if host is not None or shared:
             stream.host = host
-        if actor is not None:
-            stream.actor = actor
+        stream.actor = stream.actor if actor is None else actor
         launcher = logger is not None and "torch/distributed/" in logger  # its lines speak of others: neither rank nor pid is a worker's
         if not launcher:
             stream.rank = stream.rank if rank is None else rank
             stream.local_rank = stream.local_rank if local_rank is None else local_rank
             stream.pid = stream.pid if pid is None else pid
-        if launcher or (rank is None and len(stream.ranks) > 1):
-            stream.rank = stream.pid = None  # several ranks share this console: a line without a rank is nobody's
+        if launcher or (rank is None and (shared or len(stream.ranks) > 1)):
+            stream.rank, stream.pid = None, pid if shared else None  # several ranks share this console: a line without a rank is nobody's
         if stamp is not None:
             stream.stamp = stamp
             while key:  # a line without any prefix that follows, a C++ abort say, is not older than this one

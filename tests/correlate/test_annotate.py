@@ -55,3 +55,17 @@ def test_what_answered_again_after_the_job_had_given_up_did_not_recover_for_it(t
     for name, kernel, recovered in (("a", late, False), ("b", soon, True)):
         run = run_of(tmp_path / name, kernel | train)
         assert [bool(e.attrs["recovered"]) for e in run.events if e.kind == Kind.STORAGE_HANG] == [recovered]
+
+
+def unreachable(speaker: str, peer: str, n: int) -> str:
+    return f"2026-11-20 12:0{n}:00,000 {speaker}:811:911 [0] misc/socket.cc:484 NCCL WARN socketPollConnect: connect to {peer}<45544> returned No route to host\n"
+
+
+def test_the_peer_that_cannot_be_reached_is_the_place(tmp_path: Path) -> None:
+    """Who says that there is no route to one peer speaks of the peer; who says it of several is cut off itself."""
+    who = {f"gn-{n}.log": f"2026-11-20 12:00:0{n},000 INFO rank {n} of 4 host=gn-{n} ip=10.0.0.{n} pid=90{n}\n" for n in range(4)}
+    for name, told, want in (("one", [("gn-0", "10.0.0.2"), ("gn-1", "10.0.0.2")], {"gn-2"}), ("all", [("gn-0", "10.0.0.1"), ("gn-0", "10.0.0.2"), ("gn-0", "10.0.0.3")], {"gn-0"})):
+        files = dict(who)
+        for n, (speaker, peer) in enumerate(told):
+            files[f"{speaker}.log"] += unreachable(speaker, peer, n + 1)
+        assert {e.host for e in run_of(tmp_path / name, files).events if e.kind == "net.unreachable"} == want

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rca.correlate.correlate import correlate
 from rca.correlate.identity import resolve, role_of, short
+from rca.ingest.margin import wrap
 from rca.ingest.read import ingest
 from rca.model import Run
 from rca.taxonomy import Kind
@@ -145,3 +146,12 @@ def test_a_world_of_billions_is_not_believed(tmp_path: Path) -> None:
     """A number that no machine has ranks for counts something else, and nothing is listed up to it."""
     line = "hostname=n1 pid=4 rank={rank} world_size=30000000000\n[rank90000000000]: RuntimeError: boom\n"
     assert run_of(tmp_path, {f"rank_{r}.log": line.format(rank=r) for r in (0, 1)}).world == 2
+
+
+def test_hosts_called_like_workers_are_no_ranks(tmp_path: Path) -> None:
+    """`worker-29_server0.log` lies on a host of that name, and `h100-r09: ` is a label of a host in rack 9."""
+    files = {"telemetry/worker-29/kern.log": "2026-06-01T00:54:15.104053+08:00 worker-29 kernel: [0.000000] Linux version 5.15.0-105-generic\n",
+             "ref/worker-29_server0.log": '2026-06-01 01:00:00,000 ERROR boom\nTraceback (most recent call last):\n  File "a.py", line 1, in f\nIndexError: index out of range in self\n'}  # fmt: skip
+    event = next(e for e in run_of(tmp_path, files).events if "IndexError" in e.text)
+    assert (event.host, event.rank) == ("worker-29", None)
+    assert wrap("h100-r09", True)[2] is None and wrap("n3:r5", True)[2] == 5 and wrap("r5", True)[2] == 5

@@ -12,6 +12,7 @@ import pytest
 import rca
 from rca.model import Event
 from rca.taxonomy import Kind
+from tests.builders import run_of
 
 BEGAN = 1_795_000_000  # 2026-11-18T11:06:40Z
 STEP = 60
@@ -207,3 +208,12 @@ def test_the_mean_time_of_operations_from_two_counters(tmp_path: Path) -> None:
     export(tmp_path, "node_mountstats_nfs_operations_response_time_seconds_total", lambda h, i: 5.0 * i + (4000.0 * max(0, i - 30) if h == "n4" else 0), labels)
     (event,) = derived(tmp_path)
     assert (event.kind, event.host, event.attrs["server"]) == (Kind.STORAGE_SLOW, "n4", "10.0.0.9:/e")
+
+
+def test_the_host_that_bad_ways_have_in_common_is_to_blame(tmp_path: Path) -> None:
+    """Both ends of a lossy way see the loss: the end that all lossy ways share loses the packets."""
+    ways = (("gn-1", "gn-2", 26.0), ("gn-1", "gn-3", 16.0), ("gn-2", "gn-1", 15.8), ("gn-3", "gn-1", 27.1), ("gn-2", "gn-3", 0.0), ("gn-3", "gn-2", 0.0))
+    said = "PING {0} (10.0.0.{1}) 56(84) bytes of data.\n\n--- {0} ping statistics ---\n100 packets transmitted, {2:.0f} received, {3}% packet loss, time 9900ms\n"
+    run = run_of(tmp_path, {f"{observer}/ping_{target}.log": said.format(target, target[-1], 100 - loss, loss) for observer, target, loss in ways})
+    events = [e for e in run.events if "packets" in e.text]
+    assert events and {e.host for e in events} == {"gn-1"}

@@ -18,6 +18,12 @@ INTRODUCED = [
     ('{"time": "2026-08-04T14:06:30+0800", "level": "info", "message": "rollout worker 0 pid=49336 host=cn094-g ip=10.10.55.94 port=30000 CUDA_VISIBLE_DEVICES=0,1"}', ("rollout worker", 0, 49336, "0,1")),
     ("[boot] generator replica #2 up: pid: 88, hostname: kepler-2, CUDA_VISIBLE_DEVICES='4,5'", ("generator replica", 2, 88, "4,5")),
     ("RefWorker 3: pid=77 node=gn3 ASCEND_RT_VISIBLE_DEVICES=6", ("RefWorker", 3, 77, "6")),
+    ("[actor 2] rank=2/4 node=gn7 (10.0.0.7) pid=811 cuda=2", ("actor", 2, 811, "2")),
+    ("sampler-1 up on gn7 (10.0.0.7:30002) pid 160 cuda:2", ("sampler", 1, 160, "2")),
+    ("(PolicyModelActor pid=811) rank 5 world_size 8 node_ip 10.0.0.7 hostname gn7 pid 811 CUDA_VISIBLE_DEVICES 1", ("PolicyModelActor", 5, 811, "1")),
+    ("2026/05/26 07:49:26,823 【信息】[训练进程2] 训练进程2 就绪 全局rank=2 主机=gn7 地址=10.0.0.7 进程号=811 显卡=2", ("训练进程", 2, 811, "2")),
+    ("process index 7/8 on worker-36 (10.0.0.7) pid 811 device cuda:3", (None, None, 811, "3")),
+    ("(SGLangEngine pid=160) sglang engine 1 pid=160 host=gn7 port=30002 tp_size=2 base_gpu_id=4", ("sglang engine", 1, 160, "4,5")),
 ]
 PLACED = [
     ("train/0 registered: http://10.7.156.58:18000 on dgx-a58", ("train", 0, "10.7.156.58", 18000)),
@@ -43,6 +49,7 @@ def test_addresses(text: str, want: tuple) -> None:
 
 @pytest.mark.parametrize("text", [
     "rollout 64 samples from http://10.4.7.17:30001/", "train step 340 took 3 s", "failed (exitcode: -15) local_rank: 0 (pid: 46671) of binary: python",
+    "actor 3 (pid 46671, host gn7, gpu 3) exited with code -9", "rank 3 world_size 4 pid 46671 on gn7 lost its gpu 3",
     "rollout/3 and rollout/4 asked http://10.4.7.17:17000/", "(WorkerDict pid=10727, ip=10.29.150.28) saved 3 shards", "engine-2.5 model loaded from 10.0.0.1:80",
 ])  # fmt: skip
 def test_look_alikes_introduce_nobody(text: str) -> None:
@@ -105,3 +112,38 @@ def test_groups_from_stated_degrees() -> None:
     groups = Groups({"tp": 2, "pp": 2}, 8)
     assert groups.shared({4, 5}) == [("tp", (4, 5))] and groups.shared({0, 3}) == []
     assert not Groups({"tp": 3}, 8) and Groups({}, 4, given={"dp": [[0, 2], [1, 3]]}).of(2, "dp") == (0, 2)
+
+
+CONSOLE = "".join(f"2026-11-20 12:00:0{n},000 process index {n}/4 on gn-{n // 2} (10.0.0.{n // 2}) pid {900 + n} device cuda:{n % 2}\n" for n in (3, 0, 1, 2))
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.7 GiB. GPU 1 has a total capacity of 79.15 GiB of which 1.09 GiB is free."
+
+
+def test_a_console_of_all_ranks_tells_where_each_runs(tmp_path: Path) -> None:
+    """Each process says once where it is; whose error follows is told by its prefix, and the last one that spoke is not meant."""
+    error = f'[rank1]: Traceback (most recent call last):\n[rank1]:   File "train.py", line 3, in step\n[rank1]:     y = f(x)\n[rank1]: {OOM}\n'
+    event = next(e for e in run_of(tmp_path, {"trainer/console.log": CONSOLE + error}).events if e.kind == "device.out_of_memory")
+    assert (event.host, event.rank, event.gpu, event.pid) == ("gn-0", 1, 1, None)
+
+
+def test_a_role_s_file_holds_workers_of_several_hosts(tmp_path: Path) -> None:
+    """The rank before a message says which member speaks, whoever introduced itself first in that file."""
+    text = "".join(f"20261120-12:00:0{n}.000 [FSDPEngine Rank {n}] INFO: Worker 'actor/{n}' ready at 10.0.0.{n // 2}:2100{n} (host gn-{n // 2}, pid {900 + n}, CUDA_VISIBLE_DEVICES={n % 2})\n" for n in range(4))
+    text += "20261120-12:05:00.000 [FSDPEngine Rank 3] ERROR: Engine method 'ppo_update' failed: CUDA error: device-side assert triggered\n"
+    event = next(e for e in run_of(tmp_path, {"trial/actor.log": text}).events if e.kind == "device.assert")
+    assert (event.host, event.role, event.rank, event.gpu) == ("gn-1", "train", 3, 1)
+
+
+def test_a_process_without_a_name_of_its_own_is_its_worker(tmp_path: Path) -> None:
+    """Ray's prefix `WorkerDict` names many processes; each is known by what it said of itself."""
+    text = "".join(f"(WorkerDict pid={900 + n}) [actor {n}] rank={n}/2 node=gn-0 (10.0.0.1) pid={900 + n} cuda={n}\n(WorkerDict pid={900 + n}) [actor {n}] step 1 done\n" for n in range(2))
+    text += "".join(f"(AsyncServer pid={950 + n}) [vllm server {n}] node=gn-0 (10.0.0.1) port=3000{n} pid={950 + n} cuda={n}\n" for n in range(2))
+    keys = run_of(tmp_path, {"driver_console.log": text}).processes
+    assert all(who is not None for _, who in keys) and {(0, 0), (0, 1)} <= set(keys)
+
+
+def test_a_kill_of_a_process_without_rank_is_the_job_s(tmp_path: Path) -> None:
+    """Ranks are known by their pids, the engine by its introduction: the kernel's victim is it."""
+    files = {f"train-{n}.log": intro("train", n, 100 + n, 18000 + n, n) for n in range(2)} | {"rollout-0.log": intro("rollout", 0, 301, 30000, 1)}
+    files["gn7.dmesg"] = "[Fri Nov 20 12:05:00 2026] Out of memory: Killed process 301 (python3) total-vm:124142165kB, anon-rss:117018708kB, file-rss:1824kB, shmem-rss:0kB, UID:0\n"
+    event = next(e for e in run_of(tmp_path, files).events if e.kind == "process.killed_by_kernel")
+    assert not event.attrs.get("foreign")

@@ -64,13 +64,32 @@ def _loss(host: str | None, found: list[Rise]) -> Event:
 
 
 def _ends(known: Tracks, bad: list[Track]) -> dict[int, str | None]:
-    """Which end of a bad way is to blame: the one that measured where its ways to most hosts are bad, else the other."""
+    """Which end of a bad way is to blame: the host that most of the bad ways have in common, whether it measured them or was asked.
+
+    A host that asks others counts only where its ways to most of them are bad: else those others are. Between the two ends of a single
+    bad way the one that was asked is named, as before it was known who asked.
+    """
+    ways: dict[str, set[str | None]] = defaultdict(set)
+    for track in known.of("net.rtt_ms", "net.ping_lost", "net.loss_percent"):
+        if track.about.get("observer"):
+            ways[track.about["observer"]].add(track.host)
+    pairs = {id(t): (t.about["observer"], t.host) for t in bad if t.about.get("observer") and t.host and t.about["observer"] != t.host}
+    asked: dict[str, set[str | None]] = defaultdict(set)
+    for observer, target in pairs.values():
+        asked[observer].add(target)
+    asking = {o for o, targets in asked.items() if len(ways[o]) > 1 and len(targets) >= EVERYWHERE * len(ways[o])}
     ends: dict[int, str | None] = {}
-    for observer in {t.about["observer"] for t in bad if t.about.get("observer")}:
-        ways = {t.host for t in known.of("net.rtt_ms", "net.ping_lost") if t.about.get("observer") == observer}
-        mine = [t for t in bad if t.about.get("observer") == observer]
-        if len(ways) > 1 and len({t.host for t in mine}) >= EVERYWHERE * len(ways):
-            ends |= {id(t): observer for t in mine}
+    while pairs:
+        partners: dict[str, set[str]] = defaultdict(set)
+        for observer, target in pairs.values():
+            partners[target].add(observer)
+            if observer in asking:
+                partners[observer].add(target)
+        targets = {target for _, target in pairs.values()}
+        blamed = max(sorted(partners), key=lambda h: (len(partners[h]), len(partners[h]) > 1 and h in asking, h in targets))
+        covered = [k for k, (observer, target) in pairs.items() if target == blamed or (observer == blamed and blamed in asking)]
+        ends |= dict.fromkeys(covered, blamed)
+        pairs = {k: p for k, p in pairs.items() if k not in ends}
     return ends
 
 
@@ -117,10 +136,21 @@ def _summaries(known: Tracks) -> list[Event]:
     """Loss that a summary (`ping`, `mtr`) states, of one host among several."""
     stated = known.of("net.loss_percent")
     worst = max((max(p.value for p in t.points) for t in stated), default=0.0)
-    events = []
+    found = []
     for track in stated:
         point = max(track.points, key=lambda p: p.value)
         calm = [t for t in stated if t.host != track.host and max(p.value for p in t.points) <= 1.0]
-        if 2.0 <= point.value >= 0.5 * worst and calm and known.inside(track, point):
-            events.append(derived(Kind.PACKET_LOSS, f"{point.value:.0f} % of the packets to {track.host} are lost", track, point, attrs={"percent": point.value}))
+        if 2.0 <= point.value >= 0.5 * worst and known.inside(track, point):
+            found.append((track, point, calm))
+    ends = _ends(known, [track for track, _, _ in found])
+    others: dict[str | None, set[str | None]] = defaultdict(set)
+    for track, _, _ in found:
+        host, observer = ends.get(id(track), track.host), track.about.get("observer")
+        others[host].add(observer if host == track.host else track.host)
+    events = []
+    for track, point, calm in found:
+        host = ends.get(id(track), track.host)
+        if calm or len(others[host]) > 1:
+            way = "to" if host == track.host else "from"
+            events.append(derived(Kind.PACKET_LOSS, f"{point.value:.0f} % of the packets {way} {host} are lost", track, point, host=host, attrs={"percent": point.value}))
     return events

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rca.correlate.progress import LEADERS
 from rca.correlate.view import View
 from rca.model import Edge, Event
 from rca.taxonomy import Kind
@@ -106,6 +107,8 @@ def foreign(event: Event, view: View) -> bool | None:
     """Whether the killed pid belongs to nobody of this job; None where the job's pids are unknown (containers have others)."""
     pids = {pid for _, pid in view.identity.rank_of_pid} | {e.attrs.get("worker_pid") for e in view.events if e.attrs.get("worker_pid")}
     pids |= {e.pid for e in view.events if e.pid is not None and e.attrs.get("victim")}
+    if pids:  # whoever is known besides the ranks
+        pids |= {w.pid for w in view.identity.writers} | {pid for w in view.identity.workers for pid in (w.pid, *w.pids)} - {None}
     if event.pid is None or event.pid in pids:
         return None if event.pid is None else False
     name = event.attrs.get("name") or event.attrs.get("process") or event.attrs.get("comm")
@@ -114,4 +117,5 @@ def foreign(event: Event, view: View) -> bool | None:
     if name and ENGINE_NAMES.search(str(name)):
         return None  # engines start processes of their own, whose pids no log of the job names
     died = any(e.kind in (Kind.KILLED, Kind.LOADER_WORKER_DIED) and (not e.host or not event.host or e.host == event.host) for e in view.events)
-    return None if died or not pids else True
+    led = any(p.role in LEADERS and not p.pids for p in view.procs.values())  # a process of the job whose pid nothing tells
+    return None if died or led or not pids else True

@@ -29,7 +29,7 @@ LITERALS = frozenset((*hosts.LITERALS, *workers.LITERALS, *devices.LITERALS, *pa
 HEAD_BYTES = 48 << 10  # what a controller says of its workers when it starts
 HEAD_LINES = 400
 #: What makes a line of the head worth a look, beside the literals.
-HEAD_WORDS = re.compile(rb"://|(?i:hostname|\bpid[=: ]|\bip[=:]|node_?name|_ip=|@ ?[a-z\d.-]{3,60}:\d)|\((?:\d{1,3}\.){3}\d{1,3}[):]")
+HEAD_WORDS = re.compile(rb"://|\xe8\xbf\x9b\xe7\xa8\x8b\xe5\x8f\xb7|(?i:hostname|\bpid[=: ]|\bip[=:]|node_?name|_ip=|@ ?[a-z\d.-]{3,60}:\d)|\((?:\d{1,3}\.){3}\d{1,3}[):]")
 RAY_ACTOR = re.compile(rb"(?::\w{1,30}:[^\n]{0,200}\n){0,3}:actor_name:([\w.()=-]{1,80})")
 BEFORE, AFTER = 2 << 10, 4 << 10  # bytes around a hit within which its line is looked for
 DECODED_BYTES = 4 << 20  # of a compressed file, which is decoded anew from its beginning for this

@@ -8,6 +8,8 @@
 [{'name': 'server', 'index': 0, 'ip': '10.10.102.70'}]
 [{'name': 'rollout engine', 'index': 3, 'host': 'gn12', 'port': 30003}]
 [{'name': None, 'index': None, 'rank': 3, 'local_rank': 3, 'devices': '0,1,2,3', 'own': True}]
+[{'name': 'actor', 'index': 2, 'pid': 811, 'host': 'gn7', 'ip': '10.0.0.7', 'devices': '2', 'rank': 2, 'world': 4, 'own': True}]
+[{'name': None, 'index': None, 'pid': 216, 'host': 'gn9', 'ip': '10.0.0.9', 'rank': 7, 'world': 8, 'devices': '3', 'own': True}]
 []
 []
 
@@ -29,6 +31,8 @@ Async calling method 'create_engine' on worker 'rollout/9' (attempt 1), url: htt
 no answer from server 0 (10.10.102.70)
 rollout engine 3 listening on gn12:30003
 rank=3 local_rank=3 CUDA_VISIBLE_DEVICES=0,1,2,3
+[actor 2] rank=2/4 node=gn7 (10.0.0.7) pid=811 cuda=2
+process index 7/8 on gn9 (10.0.0.9) pid 216 device cuda:3
 rollout 64 samples took 3 s at http://10.4.7.17:30001/
 rollout/3 and rollout/4 asked http://10.4.7.17:17000/"""
 
@@ -45,16 +49,30 @@ MENTION = re.compile(
     rf"|(?<![\w./-])({ROLES})(?:[/_#-]|\[| rank )(\d{{1,5}})(?![\w.%]|:\d)",
     re.I,
 )
-KEYS = (
-    ("pid", re.compile(r"(?<![\w.-])pid\"?\s?[=:]\s?(\d{1,9})(?!\d)", re.I)),
-    ("host", re.compile(rf"(?<![\w.-])(?:host_?name|host|node_?name|node)\"?\s?[=:]\s?[\"']?({NAME})", re.I)),
-    ("ip", re.compile(rf"(?<![\w.-])(?:ip|ip_?addr(?:ess)?|node_ip|addr(?:ess)?|host)\"?\s?[=:]\s?[\"']?({IP})(?![\d.])", re.I)),
-    ("port", re.compile(r"(?<![\w.-])port\"?\s?[=:]\s?(\d{2,5})(?!\d)", re.I)),
-    ("rank", re.compile(r"(?<![\w.-])(?:global_)?rank\"?\s?[=:]\s?(\d{1,6})(?!\d)", re.I)),
-    ("local_rank", re.compile(r"(?<![\w.-])local_rank\"?\s?[=:]\s?(\d{1,4})(?!\d)", re.I)),
-    ("world", re.compile(r"(?<![\w.-])world(?:_size)?\"?\s?[=:]\s?(\d{1,6})(?!\d)", re.I)),
+#: Where it is sure already that a process introduces itself: `[actor 2]`, `gen1`, a role in Chinese before its number.
+LOOSE = re.compile(
+    rf"[\[(<]((?:(?:{ROLES})[ _-]?)?(?:{NOUNS})|{ROLES}) ?(\d{{1,5}})[\])>]|(?<![\w./-])((?:{ROLES})(?:[ _-]?(?:{NOUNS}))?)(\d{{1,4}})(?![\w.%:])"
+    r"|((?:训练|推理|采样|生成|参考|奖励|评论|价值)(?:进程|引擎|服务|实例|节点)?) ?#?(\d{1,5})(?!\d)",
+    re.I,
 )
-DEVICES = re.compile(r"\b(?:CUDA|HIP|ROCR|NVIDIA|ASCEND(?:_RT)?|MUSA|GPU)_VISIBLE_DEVICES\"?'?\]?\s?[=:]\s?[\"'\[]?((?:\d{1,3}(?:, ?)?){1,64}|(?:(?:GPU|MIG)-[\w/-]{4,80},?){1,16})")
+ROLE_IN = re.compile(ROLES, re.I)
+DIGITED = r"(?=[\w.-]{0,62}\d)[A-Za-z][\w.-]{0,62}"  # a word after `host ` is a host's name where it holds a number
+KEYS = (
+    ("pid", re.compile(r"(?<![\w.-])pid\"?(?:\s?[=:]\s?|\s)(\d{1,9})(?!\d)|进程号\s?[=:：]?\s?(\d{1,9})", re.I)),
+    ("host", re.compile(rf"(?<![\w.-])(?:host_?name|host|node_?name|node)\"?(?:\s?[=:]\s?[\"']?({NAME})|\s({DIGITED}))|\bon ({DIGITED}) \({IP}|(?:主机|节点)名?\s?[=:：]\s?({NAME})", re.I)),
+    ("ip", re.compile(rf"(?<![\w.-])(?:ip|ip_?addr(?:ess)?|node_ip|addr(?:ess)?|host)\"?(?:\s?[=:]\s?|\s)[\"']?({IP})(?![\d.])|[\w-] \(({IP})[:)]|\b(?:on|at) ({IP}):?\d* \((?:host|node)|地址\s?[=:：]\s?({IP})", re.I)),
+    ("port", re.compile(r"(?<![\w.-])port\"?\s?[=:]\s?(\d{2,5})(?!\d)", re.I)),
+    ("rank", re.compile(r"(?:(?<![\w.-])(?:global_)?|全局)rank(?:\"?\s?[=:]\s?| (?=\d{1,6} ?(?:of|/|world)))(\d{1,6})(?!\d)|\bprocess index:? (\d{1,6})(?= ?(?:of|/) ?\d)", re.I)),
+    ("local_rank", re.compile(r"(?<![\w.-])local_rank\"?\s?[=:]\s?(\d{1,4})(?!\d)", re.I)),
+    ("world", re.compile(r"(?<![\w.-])world(?:_size)?\"?(?:\s?[=:]\s?|\s)(\d{1,6})(?!\d)|\b(?:rank|index)(?:\s?[=:]\s?| )\d{1,6} ?(?:of|/) ?(\d{1,6})(?!\d)", re.I)),
+)
+#: The one device of a process, where no variable says which it may see.
+DEVICE = re.compile(r"(?<![\w.-])(?:gpu|cuda|dev|device|npu|card)(?:_?(?:id|index))?\"?(?:\s?[=:]\s?| )(\d{1,2})(?![\w.%]|\s?[KMGT]i?B)|(?:显卡|卡号)\s?[=:：]?\s?(\d{1,2})(?!\d)", re.I)
+FIRST_OF = re.compile(r"\bbase_gpu_id\s?=\s?(\d{1,3})\b")  # SGLang: the engine takes `tp_size` devices from there
+WIDE = re.compile(r"\b(?:tp|tp_size|tensor_parallel_size)[ =](\d{1,2})\b")
+#: What is said of somebody else, mostly when it is over.
+OTHERS = re.compile(r"\b(?:exit\w*|died|dead|kill\w*|lost|fail\w*|error|time\w? ?out|timed|stop\w*|restart\w*|not|unreachable|evict\w*|retry\w*|missing|crash\w*|memory|Xid)\b|异常|失败|退出|超时|错误", re.I)
+DEVICES = re.compile(r"\b(?:CUDA|HIP|ROCR|NVIDIA|ASCEND(?:_RT)?|MUSA|GPU)_VISIBLE_DEVICES\"?'?\]?(?:\s?[=:]\s?| )[\"'\[]?((?:\d{1,3}(?:, ?)?){1,64}|(?:(?:GPU|MIG)-[\w/-]{4,80},?){1,16})")
 ADDRESS = re.compile(rf"(?<![\w.-])(?:https?://|tcp://)?({IP}|{NAME}):(\d{{4,5}})(?!\d)")
 BRACKET = re.compile(rf"\(({IP})(?::(\d{{2,5}}))?\)")
 LEADS = re.compile(r"(?:://|@ ?|url|on|at|address|addr|endpoint|listening|serving|registered|ready|started|server)\b", re.I)
@@ -73,23 +91,32 @@ def sight(line: Line, low: str) -> list[tuple[str, dict[str, Any]]]:
     """The worker that a line introduces or gives an address of."""
     text = line.text
     visible = DEVICES.search(text) if "visible_devices" in low else None
-    if visible is None and not ("pid" in low or "://" in low or ":" in low or "(" in low):
+    if visible is None and not ("pid" in low or "://" in low or ":" in low or "(" in low or "进程号" in low):
         return []
     named = list(dict.fromkeys((name, index) for name, index, _ in mentions(text)))
     keyed: dict[str, Any] = {}
     for key, pattern in KEYS:
         if (m := pattern.search(text)) is None:
             continue
-        value: Any = ip_of(m[1]) if key == "ip" else name_of(m[1]) if key == "host" else int(m[1])
+        said = next(group for group in m.groups() if group is not None)
+        value: Any = ip_of(said) if key == "ip" else name_of(said) if key == "host" else int(said)
         if value is not None:
             keyed[key] = value
     if visible is not None:
         keyed["devices"] = visible[1].replace(" ", "").strip(",")
+    named = [(name, index) for name, index in named if f"{name}-{index}" != keyed.get("host")]  # hosts are called `worker-36` as well
     if len(named) > 1:
         return []
+    itself = len(keyed.keys() & {"pid", "host", "world", "local_rank"}) >= 2 and OTHERS.search(text) is None
+    if itself and "devices" not in keyed and (device := _device(text)):
+        keyed["devices"] = device
+    if itself and not named and (m := LOOSE.search(text)):
+        named = [(m[1] or m[3] or m[5], int(m[2] or m[4] or m[6]))]
+    if itself and not named and "rank" in keyed and line.actor and ROLE_IN.search(line.actor):
+        named = [(line.actor, keyed["rank"])]  # the class of a Ray actor, and which of them it is
     name, index = named[0] if named else (None, None)
     # A launcher speaks of its children by pid and local rank; only its own role or devices make the line an introduction.
-    if "devices" in keyed or (named and len(keyed.keys() & {"pid", "local_rank", "world", "host"}) >= 2):
+    if visible is not None or (named and len(keyed.keys() & {"pid", "local_rank", "world", "host"}) >= 2) or (itself and {"pid", "rank", "devices"} <= keyed.keys()):
         order = ("pid", "host", "ip", "port", "devices", "rank", "local_rank", "world") if named else ("pid", "host", "ip", "port", "rank", "local_rank", "world", "devices")
         fields = {"name": name, "index": index, **{k: keyed[k] for k in order if k in keyed}, "own": True}
         return [("worker", fields | ({"stream": line.stream} if line.stream else {}))]
@@ -97,6 +124,18 @@ def sight(line: Line, low: str) -> list[tuple[str, dict[str, Any]]]:
         return []
     place = _place(text)
     return [("worker", {"name": name, "index": index, **place})] if place else []
+
+
+def _device(text: str) -> str | None:
+    """The indexes of the devices that a process says it uses, as `devices` are written; None where it says nothing or several things."""
+    wide = WIDE.search(text)
+    if m := FIRST_OF.search(text):
+        return ",".join(str(int(m[1]) + n) for n in range(min(int(wide[1]) if wide else 1, 16)))
+    found = {m[1] or m[2] for m in DEVICE.finditer(text)}
+    if len(found) != 1:
+        return None
+    first = int(found.pop())
+    return ",".join(str(first + n) for n in range(min(int(wide[1]) if wide else 1, 16)))
 
 
 def _place(text: str) -> dict[str, Any]:
