@@ -44,6 +44,7 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     if baseline is not None:
         derived = baselines.discount(derived, who.hosts, _summary(procs), baseline)
     view = View(readings, who, clock, view.events + derived, procs, phases, calls)
+    view = View(readings, who, clock, doubt.confirm(view), procs, phases, calls)
     edges = sorted({edge for module in discover.modules(edge_folder) for edge in module.build(view)})
     ended = outcome.how(view)
     return Run(

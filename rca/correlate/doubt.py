@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from rca.correlate.concern import follows, host_of, numbers
+from rca.correlate.concern import follows, host_of, lasting, numbers
+from rca.correlate.edges.callee_host import NET
 from rca.correlate.edges.dataflow import SHORT, accounts, echoes
 from rca.correlate.view import View
 from rca.model import Event
@@ -61,6 +62,12 @@ def look(view: View) -> list[Event]:
             extra["late_report"] = True
         out.append(event.but(kind=kind, attrs={**event.attrs, **extra}) if extra else event)
     return out
+
+
+def confirm(view: View) -> list[Event]:
+    """The events once what was measured is known too: a lasting fault of a wire before the same step speaks for rows that were lost on it."""
+    wires = [e for e in view.events if e.kind in NET and lasting(e)]
+    return [e.but(attrs={**e.attrs, "rows_lost": True}) if e.attrs.get("short_rows") and any(_near(w, e, anywhere=True) and follows(w, e) for w in wires) else e for e in view.events]
 
 
 def _unheard(event: Event) -> Event:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rca.correlate.doubt import look
+from rca.correlate.doubt import confirm, look
 from rca.taxonomy import Kind
 from tests.builders import NOON_NS, SECOND_NS, event
 
@@ -31,3 +31,11 @@ def test_report_that_repeats_the_error_is_no_missing_share() -> None:
     counting = quoting.but(text="forward at 10.0.0.3:25000 failed: 8192 of 8448 rows came")
     marks = [look(SimpleNamespace(procs=procs, events=[said, error]))[1].attrs for said in (quoting, counting)]
     assert ["accounted" in m or "rows_lost" in m for m in marks] == [False, True]
+
+
+def test_rows_and_a_wire() -> None:
+    """Rows that are missing after a wire failed may be lost on it; one that was up again, or none, says nothing."""
+    rows = event(Kind.SHAPE_MISMATCH, "expected [64, 512], got [32, 512]", step=6, event_id=1, attrs={"short_rows": True}, time_ns=NOON_NS)
+    loss = event(Kind.PACKET_LOSS, "8 % lost", rank=None, step=None, event_id=0, source="ping.txt", time_ns=NOON_NS - SECOND_NS)
+    over = loss.but(attrs={"recovered": True})
+    assert ["rows_lost" in confirm(SimpleNamespace(events=[*wire, rows]))[-1].attrs for wire in ([loss], [over], [])] == [True, False, False]
