@@ -25,6 +25,17 @@ def test_shown_output_is_what_is_printed(page: str, command: str, output: str) -
     assert done.stdout.rstrip() == output.rstrip()
 
 
+PROGRAMS = [(f"{path.relative_to(ROOT).as_posix()} {number}", text) for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] for number, text in enumerate(re.findall(r"```python\n(.*?)```", path.read_text("utf-8"), re.S), 1)]
+
+
+@pytest.mark.parametrize("text", [t for _, t in PROGRAMS], ids=[n for n, _ in PROGRAMS])
+def test_shown_programs_run(text: str, tmp_path: Path) -> None:
+    """A reader who copies a program can run it."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("RCA_")} | {"RCA_TRACE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT, env=env, timeout=120, check=True)
+    assert not done.stderr
+
+
 def test_every_page_shows_something() -> None:
     """The pages that a newcomer reads first show real output."""
     assert {page for page, _, _ in SHOWN} >= {"README.md", "docs/flow.md"}
