@@ -32,7 +32,8 @@ PROGRAMS = [(f"{path.relative_to(ROOT).as_posix()} {number}", text) for path in 
 def test_shown_programs_run(text: str, tmp_path: Path) -> None:
     """A reader who copies a program can run it."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("RCA_")} | {"RCA_TRACE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT, env=env, timeout=120, check=True)
+    (tmp_path / "logs").symlink_to(ROOT / "rca" / "bundles" / "disk_full_at_save" / "logs")
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path, env=env, timeout=120, check=True)
     assert not done.stderr
 
 
