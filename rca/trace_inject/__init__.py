@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rca.trace_inject import guard, recorder
+from rca.trace_inject import guard, recorder, spans
 from rca.trace_inject.context import environment, extract, inject
 from rca.trace_inject.spans import Span, event, request, span, stage, step, traced
 
@@ -27,6 +27,7 @@ LATER = {
     "handoff": "handovers", "settle": "handovers", "emit_event": "delivery", "ack_event": "delivery", "deliver": "delivery",
     "checkpoint_saved": "checkpoints", "checkpoint_loaded": "checkpoints", "collective": "collectives", "wrap_distributed": "collectives",
     "sync_point": "cuda", "ipc_probe": "cuda", "stamp_logs": "logs", "Stamp": "logs",
+    "install_otel": "otel", "sample_in_background": "sampler",
 }  # fmt: skip
 __all__ = ["Span", "environment", "event", "extract", "inject", "install", "request", "span", "stage", "step", "traced", "uninstall", *LATER]
 
@@ -40,18 +41,24 @@ def __getattr__(name: str) -> Any:
 
 
 @guard.quiet()
-def install(folder: str | None = None, *, role: str | None = None, rank: int | None = None, run: str | None = None, size_max: int | None = None) -> str | None:
+def install(folder: str | None = None, *, role: str | None = None, rank: int | None = None, run: str | None = None, size_max: int | None = None, otel: bool | None = None) -> str | None:
     """Switch recording on in this process and its children; gives the folder.
 
     `folder` is `RCA_TRACE_DIR`, or one in this machine's memory (`/dev/shm`): a network file system that hangs would hang the trainer. `role` is one of
     controller, train, rollout, reference, reward, critic, meta_server, dataloader; role, rank and run come from the launcher's variables where
     they are not given. `size_max` bounds the bytes of one process's files, 64 MiB by default. `RCA_TRACE_OFF=1` switches everything off.
+
+    Spans of a user's own OpenTelemetry provider, set before or after this call, go into the journal too. `otel=True` also sends the spans of this package to that
+    provider, `otel=False` leaves OpenTelemetry alone.
     """
     about: dict[str, Any] = {k: v for k, v in (("role", role), ("rank", rank), ("run", run)) if v is not None}
     journal = recorder.start(folder, about, size_max)
+    if journal is not None:
+        recorder.follow_otel(otel)
     return journal.folder if journal is not None else None
 
 
 def uninstall() -> None:
     """Switch recording off."""
     recorder.stop()
+    spans.mirror = None

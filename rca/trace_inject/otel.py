@@ -1,20 +1,33 @@
-"""Beside OpenTelemetry: the user's own spans go into the journal too, and this package's spans to the user's collector.
+"""Beside OpenTelemetry: the user's own spans go into the journal too, and with `install(otel=True)` this package's spans to the user's collector.
 
-    install_otel()        # adds a processor to the provider that is set; never sets or replaces one
+    install()             # adds a processor to the provider that is set, now or later; never sets or replaces one
+    install(otel=True)    # and starts a span of theirs for each of ours, see `mirror`
+    install(otel=False)   # neither
 
-Only the four public methods of a `SpanProcessor` are used, so that any release of the SDK from 1.26 on will do. A provider that is set later is found when
-`install_otel` is called again.
+Nothing of OpenTelemetry is imported here: what the user imported is followed. A provider that is set later is found because the function of the API that keeps
+it, the same in all releases from 1.26 to 1.45, tells us; an API that is not imported yet is waited for by an entry of `sys.meta_path`. Of a `SpanProcessor` only the four
+public methods are used.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import os
+import sys
 import time
 from typing import Any
 
 from rca.trace_inject import context, guard, recorder
 
+API = "opentelemetry.trace"
+OWN = "rca.trace_inject"  # the instrumentation scope of spans that `mirror` starts
+WANTED = "RCA_TRACE_OTEL"
+KEEPERS = ("_set_tracer_provider", "set_tracer_provider")
 KINDS = {0: 1, 1: 2, 2: 3, 3: 4, 4: 5}  # of the API (internal, server, client, producer, consumer) -> of the protocol
 EVENTS_MAX = 4
+MESSAGE_MAX, STACK_CHARS = 600, 1500
+_providers: list[Any] = []  # those that have the processor
 
 
 class JournalProcessor:
@@ -24,18 +37,19 @@ class JournalProcessor:
         """Record that a span began."""
         try:
             journal = recorder.current()
-            if journal is None:
+            if journal is None or _is_own(span):
                 return
-            at, about = span.get_span_context(), getattr(span, "parent", None)
+            at, about = span.get_span_context(), span.parent
             key = f"{at.span_id:016x}"
             here = context.here()
-            attributes = recorder.plain(dict(span.attributes or {}))
-            kind = KINDS.get(getattr(span.kind, "value", 0), 1)
-            record: dict[str, Any] = {"t": span.start_time or time.time_ns(), "e": "start", "id": key, "p": f"{about.span_id:016x}" if about is not None else "", "tr": f"{at.trace_id:032x}"}
+            above = f"{about.span_id:016x}" if about is not None else context.span_id()
+            record: dict[str, Any] = {"t": span.start_time or time.time_ns(), "e": "start", "id": key, "p": above, "tr": f"{at.trace_id:032x}"}
             for short, value in (("rq", here.request), ("st", here.stage), ("s", here.step)):
                 if value is not None:
                     record[short] = value
             record["n"] = str(span.name)[:200]
+            attributes = recorder.plain(span.attributes) if span.attributes else {}
+            kind = KINDS.get(getattr(span.kind, "value", 0), 1)
             if kind != 1:
                 attributes["kind"] = kind
             if attributes:
@@ -53,16 +67,18 @@ class JournalProcessor:
             if journal is None:
                 return
             key = f"{span.get_span_context().span_id:016x}"
-            if journal.open.pop(key, None) is None:
-                return
-            attributes: dict[str, Any] = recorder.plain(dict(span.attributes or {}))
-            status = getattr(span.status.status_code, "value", 0)
-            if status == 2:
-                attributes |= {"status": "error", "message": str(span.status.description or "")[:600]}
+            if journal.open.get(key) is None or _is_own(span):
+                return  # one of ours, or begun before a fork: then the parent ends it
+            del journal.open[key]
+            attributes: dict[str, Any] = recorder.plain(span.attributes) if span.attributes else {}
+            if getattr(span.status.status_code, "value", 0) == 2:
+                attributes |= {"status": "error", "message": str(span.status.description or "")[:MESSAGE_MAX]}
             for event in (span.events or ())[-EVENTS_MAX:]:
                 if event.name == "exception":
-                    attributes |= recorder.plain(dict(event.attributes or {}))
-            journal.put(recorder.encode({"t": span.end_time or time.time_ns(), "e": "end", "id": key, **({"a": attributes} if attributes else {})}))
+                    said = {str(k): str(v) for k, v in (event.attributes or {}).items()}
+                    attributes |= {k: v[-STACK_CHARS:] if k.endswith("stacktrace") else v[:MESSAGE_MAX] for k, v in said.items()}  # of a stack the innermost frames tell
+            record = {"t": span.end_time or time.time_ns(), "e": "end", "id": key}
+            journal.put(recorder.encode(record | {"a": attributes} if attributes else record))
         except Exception as error:
             guard.fault("on_end", error)
 
@@ -77,25 +93,98 @@ class JournalProcessor:
         return True
 
 
-@guard.quiet(False)
-def install_otel() -> bool:
-    """Add the processor to the global provider, if that is one of the SDK; gives whether it stands there now."""
-    from opentelemetry import trace
+def _is_own(span: Any) -> bool:
+    """Whether the span stands for one of this package, which has its records already."""
+    scope = span.instrumentation_scope
+    return scope is not None and scope.name == OWN
 
-    provider = trace.get_tracer_provider()
-    add = getattr(provider, "add_span_processor", None)
-    if add is None:
+
+@guard.quiet(False)
+def install_otel(mirrored: bool | None = None) -> bool:
+    """Follow OpenTelemetry now, importing its API; gives whether a provider is there. `install()` does the same for an API that is or gets imported."""
+    try:
+        import opentelemetry.trace  # noqa: F401 (what is asked for by name may be imported)
+    except ImportError:
         return False
-    if getattr(provider, "__rca__", None) is None:
+    return attach(mirrored)
+
+
+@guard.quiet(False)
+def attach(mirrored: bool | None = None) -> bool:
+    """Follow the API's provider, now or once it is there; gives whether it is. Children learn from the environment what is wanted here."""
+    if mirrored is None:
+        mirrored = {"1": True, "0": False}.get(os.environ.get(WANTED, ""))
+    else:
+        os.environ[WANTED] = str(int(mirrored))
+    if mirrored is False:
+        return False
+    if API in sys.modules:
+        return _follow(sys.modules[API])
+    if not any(isinstance(finder, _Later) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Later())
+    return False
+
+
+class _Later:
+    """Waits for the import of the API, and then is gone."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != API:
+            return None
+        try:
+            sys.meta_path.remove(self)
+            spec = importlib.util.find_spec(name)
+            load = spec.loader.exec_module  # type: ignore[union-attr]
+
+            def exec_module(module: Any) -> None:
+                load(module)
+                _follow(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
+        except Exception:
+            return None  # others find it, and `install_otel` is left to the user
+        return spec
+
+
+@guard.quiet(False)
+def _follow(api: Any) -> bool:
+    """Add the processor to the provider, and to one that is set from now on."""
+    name = next(n for n in KEEPERS if hasattr(api, n))
+    keeper = getattr(api, name)
+    if not getattr(keeper, "__rca__", False):
+
+        @functools.wraps(keeper)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            result = keeper(*args, **kwargs)
+            _add(api)
+            return result
+
+        wrapped.__rca__ = True  # type: ignore[attr-defined]
+        setattr(api, name, wrapped)
+    return _add(api)
+
+
+@guard.quiet(False)
+def _add(api: Any) -> bool:
+    """Add the processor to the global provider, if there is one; gives whether there is."""
+    if getattr(api, "_TRACER_PROVIDER", False) is None and "OTEL_PYTHON_TRACER_PROVIDER" in os.environ:
+        return False  # asking would set it
+    provider = api.get_tracer_provider()
+    add = getattr(provider, "add_span_processor", None)
+    if add is None or os.environ.get(WANTED) == "0":
+        return False
+    if not any(known is provider for known in _providers):
+        _providers.append(provider)
         add(_processor())
-        provider.__rca__ = True  # type: ignore[attr-defined]
+    if os.environ.get(WANTED) == "1":
+        from rca.trace_inject import mirror
+
+        mirror.start()
     return True
 
 
 def _processor() -> Any:
-    """The processor as a subclass of the SDK's, for providers that ask."""
-    try:
-        from opentelemetry.sdk.trace import SpanProcessor
-    except ImportError:
-        return JournalProcessor()
-    return type("JournalProcessor", (JournalProcessor, SpanProcessor), {})()
+    """The processor as a subclass of the SDK's, which newer releases call by more than the four methods."""
+    sdk = sys.modules.get("opentelemetry.sdk.trace")
+    base = getattr(sdk, "SpanProcessor", None)
+    return JournalProcessor() if base is None else type("JournalProcessor", (JournalProcessor, base), {})()

@@ -57,8 +57,15 @@ def current() -> Journal | None:
 def _from_environment() -> None:
     global _asked
     _asked = True
-    if os.environ.get(FOLDER):
-        start()
+    if os.environ.get(FOLDER) and start() is not None:
+        follow_otel()
+
+
+def follow_otel(mirrored: bool | None = None) -> None:
+    """Let the spans of the user's OpenTelemetry come here, and with `mirrored` ours go there."""
+    from rca.trace_inject import otel
+
+    otel.attach(mirrored)
 
 
 def stop(reason: str | None = None) -> None:

@@ -36,6 +36,7 @@ def _new_numbers() -> Iterator[int]:
 
 
 _numbers = _new_numbers()
+mirror: Any = None  # of `mirror.Mirror`, where the user's OpenTelemetry is to have the spans too
 names: dict[str, str] = {}  # a name as a record says it
 NAMES_MAX = 10_000
 
@@ -79,6 +80,8 @@ class Span:
             if journal is None and (journal := recorder.current()) is None:
                 return self
             self._journal = journal
+            if mirror is not None:
+                key, parent, above = mirror.begin(self, outer, parent, above)
             started = now()
             data = f'{{"t":{started},"e":"start","id":"{key}","p":"{parent}"{above.tail}{self._said}}}\n'.encode()
             if self.attributes is not None:
@@ -101,6 +104,8 @@ class Span:
             journal = self._journal
             if journal is None or journal.open.pop(self.key, None) is None:
                 return  # not recorded; or begun before a fork: then the parent ends it
+            if mirror is not None:
+                mirror.end(self, error)
             data = f'{{"t":{now()},"e":"end","id":"{self.key}"}}\n'.encode() if error is None else self._failed(error)
             try:
                 count = write(journal.fd, data)
@@ -118,6 +123,8 @@ class Span:
     def _end_elsewhere(self, error: BaseException | None) -> None:
         journal = self._journal
         if journal is not None and journal.open.pop(self.key, None) is not None:
+            if mirror is not None:
+                mirror.end(self, error)
             journal.put(self._failed(error) if error is not None else b'{"t":%d,"e":"end","id":"%b"}\n' % (now(), self.key.encode()))
 
     def _with_attributes(self, data: bytes) -> bytes:
@@ -128,7 +135,7 @@ class Span:
 
     def _failed(self, error: BaseException) -> bytes:
         record: dict[str, Any] = {"t": now(), "e": "end", "id": self.key}
-        if not isinstance(error, NO_FAILURE) and not (isinstance(error, SystemExit) and error.code in (None, 0)):
+        if is_failure(error):
             record["a"] = {"status": "error", "exception.type": f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."), "exception.message": str(error)[:MESSAGE_MAX], "exception.stacktrace": _stack(error)}
         return recorder.encode(record)
 
@@ -136,6 +143,11 @@ class Span:
         """Say more of what goes on: recorded at once, as an event of the span."""
         if self._journal is not None:
             event("attributes", **attributes)
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether what left a span is a failure."""
+    return not isinstance(error, NO_FAILURE) and not (isinstance(error, SystemExit) and error.code in (None, 0))
 
 
 def _stack(error: BaseException) -> str:
@@ -270,6 +282,8 @@ def record(kind: str, name: str, attributes: dict[str, Any] | None = None, key: 
     found["n"] = str(name)[:200]
     if attributes:
         found["a"] = recorder.plain(attributes)
+    if mirror is not None:
+        mirror.event(found["n"], attributes)
     to.put(recorder.encode(found))
 
 
