@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
 from hashlib import blake2b
 
 UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
@@ -16,6 +17,22 @@ RANK = ("RCA_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
 RUN = ("RCA_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "RAY_JOB_ID")
+
+
+_born = time.time_ns()
+
+
+def born() -> int:
+    """When this process began to live, or to know this package: all files of one process say the same, and another process under its pid says another."""
+    return _born
+
+
+def _in_child() -> None:
+    global _born
+    _born = time.time_ns()
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def number(names: tuple[str, ...]) -> int | None:

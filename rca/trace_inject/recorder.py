@@ -20,6 +20,7 @@ OFF = "RCA_TRACE_OFF"
 TEXT_MAX = 1000  # characters of one value
 
 journal: Journal | None = None
+_earlier: list[Journal] = []  # those that spans may still hold that began before another `install`
 _stopped = False
 _asked = False  # whether the environment has been looked at
 
@@ -39,9 +40,10 @@ def start(folder: str | None = None, about: dict[str, Any] | None = None, size_m
     said = os.environ.get(SIZE, "")
     folder = os.path.abspath(os.path.expanduser(folder or os.environ.get(FOLDER) or default_folder()))
     _stopped = False
-    if journal is not None:
-        journal.close()
-    journal = Journal(folder, about, size_max or (int(said) if said.isdecimal() else SIZE_MAX))
+    if journal is None or (journal.folder, journal.asked) != (folder, about or {}):  # spans that are open now end where they began
+        if journal is not None:
+            _earlier.append(journal)
+        journal = Journal(folder, about, size_max or (int(said) if said.isdecimal() else SIZE_MAX))
     os.environ[FOLDER] = folder
     return journal
 
@@ -73,8 +75,8 @@ def stop(reason: str | None = None) -> None:
     global journal, _stopped
     _stopped = True
     if journal is not None:
-        if reason:
-            put({"t": time.time_ns(), "e": "event", "n": "rca.stopped", "a": {"reason": reason}})
+        if reason or journal.open:
+            put({"t": time.time_ns(), "e": "event", "n": "rca.stopped", "a": {"reason": reason or "uninstalled"}})
         journal.close()
         journal = None
 
@@ -124,8 +126,9 @@ def _plain(value: Any) -> str:
 
 def _in_child() -> None:
     try:
-        if journal is not None:
-            journal.forked()
+        for each in (*_earlier, *([journal] if journal is not None else ())):
+            each.forked()
+        _earlier.clear()
     except Exception as error:
         guard.fault("fork", error)
 

@@ -89,13 +89,13 @@ class Span:
             journal.open[key] = data
             try:
                 count = write(journal.fd, data)
-            except OSError:
-                journal.failed(data)
+            except OSError as error:
+                journal.failed(data, error)
                 return self
-            if started > journal.look_ns or count != len(data):
+            if not journal.from_ns < started < journal.look_ns or count != len(data):
                 journal.look(data, count)
-        except Exception as error:
-            guard.fault("span", error)
+        except BaseException as error:
+            self._broken_off(error)
         return self
 
     def __exit__(self, kind: Any = None, error: BaseException | None = None, trace: Any = None) -> None:
@@ -109,15 +109,31 @@ class Span:
             data = f'{{"t":{now()},"e":"end","id":"{self.key}"}}\n'.encode() if error is None else self._failed(error)
             try:
                 count = write(journal.fd, data)
-            except OSError:
-                journal.failed(data)
+            except OSError as fault:
+                journal.failed(data, fault)
                 return
             if count != len(data):
                 journal.look(data, count)
-        except ValueError:  # left in another context than entered: the span ends all the same
-            self._end_elsewhere(error)
-        except Exception as fault:
+        except BaseException as fault:
+            if type(fault) is ValueError and not guard.passes(fault):  # left in another context than entered: the span ends all the same
+                self._end_elsewhere(error)
+            else:
+                self._broken_off(fault)
+
+    def _broken_off(self, fault: BaseException) -> None:
+        """A fault of ours is counted. What a signal handler raised in the midst of it goes on to the trainer: then the span is over."""
+        if isinstance(fault, Exception) and not guard.passes(fault):
             guard.fault("span", fault)
+            return
+        try:
+            if _current.get() is self:
+                _reset(self._token)
+            if self._journal is not None:
+                self._journal.open.pop(self.key, None)
+                self._journal.put(b'{"t":%d,"e":"end","id":"%b"}\n' % (now(), self.key.encode()))
+        except Exception as error:
+            guard.fault("span", error)
+        raise fault
 
     @guard.quiet()
     def _end_elsewhere(self, error: BaseException | None) -> None:
