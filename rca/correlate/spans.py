@@ -39,6 +39,7 @@ class Spans:
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # hand-overs and acknowledgements, with their files
     up: array = field(default_factory=lambda: array("q"))  # the parent's row, or one of the numbers above
     answered: bytearray = field(default_factory=bytearray)  # of a call: 0 no span of the callee, 1 it ended well, 2 it failed, 3 it has no end
+    begun: dict[int, int] = field(default_factory=dict)  # an end that stands in another file than its start -> the row of the start
     served: dict[int, int] = field(default_factory=dict)  # callee -> the process that answered
     _bounds: dict[tuple[str, str], list[tuple[int | None, int | None]]] = field(default_factory=dict)
     _addresses: dict[str, str] | None = None
@@ -125,6 +126,7 @@ def join(readings: list[Reading]) -> Spans:
         return spans
     known: dict[str, dict[Any, int]] = {name: {} for name in ENTRIES}
     listed: dict[str, list] = {"name": spans.names, "proc": spans.procs, "phase": spans.phases, "peer": spans.peers}
+    journals: list[tuple[Any, int, int, int, int]] = []
     for source, table in tables:
         spans.sources.append((len(spans.columns["mark"]), source))
         numbers = {
@@ -137,8 +139,37 @@ def join(readings: list[Reading]) -> Spans:
         for offset, raw in table.get("raws", {}).items():
             spans.raws[source, offset] = raw
         spans.records += [(source, record) for record in table.get("records", ())]
+        journals += [(process, ns, spans.sources[-1][0], len(spans.columns["mark"]), offset) for offset, process, ns in table.get("journals", ())[-1:]]
+    _rejoin(spans, journals)
     _link(spans)
     return spans
+
+
+def _rejoin(spans: Spans, journals: list[tuple[Any, int, int, int, int]]) -> None:
+    """A process that writes several files, one after the other, may start a span in one and end it in the next: both become one row.
+
+    Each file tells again what is open when it begins. What an earlier one holds without an end, and the last one not at all, ended in a file
+    that was overwritten. `journals`: (process, time of the header, its first row, the row behind its last, offset of the header).
+    """
+    columns = spans.columns
+    starts, ends, ids, procs, traces, marks = (columns[n] for n in ("start", "end", "span", "proc", "trace", "mark"))
+    loose = {(ids[row], procs[row]): row for row, start in enumerate(starts) if start == NO_TIME and ends[row] != NO_TIME and ids[row] and not traces[row]}
+    if loose:
+        for row, end in enumerate(ends):
+            if end == NO_TIME and (other := loose.get((ids[row], procs[row]))) is not None:
+                ends[row], marks[row] = ends[other], marks[row] & 7 | marks[other] & ~7
+                spans.begun[other] = row
+    files: dict[Any, list[tuple[int, int, int, int]]] = {}
+    for process, *where in journals:
+        files.setdefault(process, []).append(tuple(where))
+    offsets = columns["offset"]
+    for found in files.values():
+        last, first, stop, header = max(found)
+        known = {ids[row] for row in range(first, stop) if offsets[row] >= header} if len(found) > 1 else set()
+        for _, begin, behind, at in sorted(found)[:-1]:
+            for row in range(begin, behind):
+                if ends[row] == NO_TIME and offsets[row] >= at and ids[row] not in known:
+                    starts[row], ends[row] = NO_TIME, last
 
 
 def _number(known: dict[Any, int], listed: list, entry: Any) -> int:
@@ -158,7 +189,9 @@ def _link(spans: Spans) -> None:
     up = spans.up = array("q", [NONE]) * len(marks)
     halves: dict[int, int] = {}  # callee's half -> key
     for row, (trace, span) in enumerate(zip(traces, columns["span"], strict=True)):
-        if not span:
+        if row in spans.begun:
+            up[row] = AGAIN
+        if not span or row in spans.begun:
             continue
         first = rows.setdefault(trace ^ span, row)
         if first != row:

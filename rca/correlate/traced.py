@@ -29,12 +29,19 @@ def interpret(events: list[Event], spans: Spans) -> list[Event]:
     """The events with those of spans set right; all others are left as they are."""
     if not len(spans):
         return events
+    events = list(events)
     mine: dict[int, int] = {}  # row -> place of its event
     bases = {source: first for first, source in reversed(spans.sources)}
     dropped: set[int] = set()
     for place, event in enumerate(events):
         if event.attrs.get("span") and event.source in bases and isinstance(event.attrs.get("row"), int):
             row = bases[event.source] + event.attrs["row"]
+            if row in spans.begun:
+                row = spans.begun[row]
+                events[place] = _named(event, row, spans)
+            elif row < len(spans) and event.kind == Kind.REQUEST_OPEN and spans.columns["end"][row] != NO_TIME:
+                dropped.add(place)  # its end stands in another file
+                continue
             if row >= len(spans) or spans.up[row] == AGAIN or row in mine:
                 dropped.add(place)
             else:
@@ -50,6 +57,14 @@ def interpret(events: list[Event], spans: Spans) -> list[Event]:
     _retries(failed, mine, out, dropped, spans)
     _open({row for row, place in mine.items() if events[place].kind == Kind.REQUEST_OPEN}, mine, out, dropped, spans)
     return [event for place, event in enumerate(out) if place not in dropped]
+
+
+def _named(event: Event, row: int, spans: Spans) -> Event:
+    """The event of an end without its start, with what the start says in another file of the process."""
+    stage, step = spans.phases[spans.columns["phase"][row]]
+    name = spans.names[spans.columns["name"][row]]
+    start = spans.columns["start"][row]
+    return event.but(stage=event.stage or stage, step=step if event.step is None else event.step, attrs={**event.attrs, "op": name, "started_ns": None if start == NO_TIME else start})
 
 
 def _above(row: int, among: set[int], spans: Spans) -> int | None:

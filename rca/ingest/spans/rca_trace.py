@@ -18,12 +18,14 @@ Source: docs, "Evidence that trainers should leave".
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from rca.ingest.sources import Source
 from rca.ingest.spans import aliases, documents
 from rca.ingest.spans.requests import flat
-from rca.ingest.spans.table import CLIENT, ERROR, INTERNAL, OK, UNSET, Span, Table, failed_tag
+from rca.ingest.spans.table import CLIENT, ERROR, INTERNAL, NO_TIME, OK, UNSET, Span, Table, failed_tag, number_of_id
 from rca.ingest.spans.values import kind_of, nanoseconds, scaled, status_of, text_of
 
 SAMPLE = """\
@@ -33,8 +35,13 @@ SAMPLE = """\
 {"t":1757250180000000000,"e":"end","id":"a1","tr":"7f","n":"train_batch","a":{"status":"ok"}}"""
 KINDS = ("start", "end", "event", "sample", "handoff", "ack", "checkpoint")
 OPEN_MAX = 200_000
+JOURNALS_MAX = 1000  # headers of one file
 EVENTS_MAX = 16  # of one span
 SMALL_NS = 10**17  # below: not a date but a monotonic clock
+NUMBERED = re.compile(rb'\{"q":(\d{1,15}),')
+RING_MAX = 256 << 20  # bytes of a ring that are put in order
+#: Behind these the writer does not know any more whose end it has told: what is open all the same is told again.
+BREAKS = ("rca.dropped", "rca.stopped", "rca.open")
 
 
 def recognise(head: bytes) -> bool:
@@ -43,13 +50,19 @@ def recognise(head: bytes) -> bool:
     return b'"rca.trace/' in line or (line.startswith((b'{"t":', b'{"t": ')) and b'"e"' in line and any(b'"%s"' % kind.encode() in line for kind in KINDS))
 
 
+Open = tuple[dict[str, Any], "int | None", int, list]  # record, start, offset, events
+
+
 class Journal:
     """What is open in one process, and the way from its clock to the wall."""
 
     def __init__(self) -> None:
         self.process: dict[str, Any] = {}
+        self.born: tuple[Any, ...] | None = None  # host, pid and start of the process, the same in all its files
         self.shift: int | None = None  # wall time minus monotonic
-        self.open: dict[str, tuple[dict[str, Any], int | None, int, list]] = {}  # id -> (record, start, offset, events)
+        self.open: dict[str, Open] = {}  # by id
+        self.lost: dict[str, tuple[Open, int | None]] = {}  # those whose end may be among dropped records, and when that was known
+        self.again: set[str] = set()  # told a second time, where their end may already stand
 
     def time(self, value: Any) -> int | None:
         """A record's time as wall time; None where it is one of another clock and the header does not say how far off that is."""
@@ -62,15 +75,37 @@ class Journal:
 def read(source: Source, head: bytes, table: Table) -> None:
     """All records of a file."""
     journal: Journal | None = None
-    for offset, line in documents.lines(source):
+    lines = documents.lines(source)
+    if b'"ring":' in head.split(b"\n", 1)[0] and source.size <= RING_MAX:
+        lines = in_order(lines, table)
+    for offset, line in lines:
         if line is None or not line.strip():
             continue
         try:
             journal = take(table, json.loads(line), offset, journal)
         except (ValueError, RecursionError):
             table.damaged += 1
-    for record, start, offset, events in journal.open.values() if journal else ():
-        _add(table, record, {}, start, None, offset, events, journal)
+    if journal:
+        _unended(table, journal)
+
+
+def in_order(lines: Iterable[tuple[int, bytes | None]], table: Table) -> list[tuple[int, bytes | None]]:
+    """The lines of a ring by the numbers that its writer gave them. What was overwritten is counted, and so is a slot that was only half copied."""
+    numbered: list[tuple[int, int, bytes]] = []
+    for offset, line in lines:
+        if line is None or not line.strip():
+            continue
+        match = NUMBERED.match(line)
+        if match:
+            numbered.append((int(match[1]), offset, line))
+        elif line.startswith(b'{"schema"'):
+            numbered.append((-1, offset, line))
+        else:
+            table.damaged += 1
+    numbered.sort()
+    if numbered and (missing := numbered[-1][0] + 1 - sum(number >= 0 for number, _, _ in numbered)) > 0:
+        table.gaps["records overwritten in the ring, the oldest first"] = missing
+    return [(offset, line) for _, offset, line in numbered]
 
 
 def take(table: Table, value: Any, offset: int, journal: Journal | None) -> Journal:
@@ -80,37 +115,66 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None) -> Jour
         table.damaged += 1
         return journal
     if "schema" in value:
-        for record, start, at, events in journal.open.values():  # another process wrote on into the same file
-            _add(table, record, {}, start, None, at, events, journal)
+        born = (value.get("host"), value.get("pid"), value["start"]) if "start" in value else None
+        if born is not None and born == journal.born:
+            return journal  # the same process opened its file again
+        _unended(table, journal)  # another process wrote on into the same file
         journal = Journal()
+        journal.born = born
         journal.process = aliases.fields({k: v for k, v in value.items() if isinstance(v, str | int | float)})
         clock = value.get("clock")
         pair = [clock.get("wall"), clock.get("monotonic", clock.get("mono"))] if isinstance(clock, dict) else clock if isinstance(clock, list) else []
         wall, mono = (nanoseconds(pair[0]), scaled(pair[1], 1)) if len(pair) == 2 else (None, None)
         journal.shift = wall - mono if wall is not None and mono is not None else None
+        if born is not None and len(table.journals) < JOURNALS_MAX:
+            table.journals.append((offset, "/".join(text_of(part)[:120] for part in born), wall or 0))
         return journal
     kind, name, ns = value.get("e"), text_of(value.get("n"))[:200], journal.time(value.get("t"))
     attributes = flat(value.get("a")) if isinstance(value.get("a"), dict) else {}
     key = text_of(value.get("id"))[:64]
     if kind == "start":
-        if len(journal.open) < OPEN_MAX:
+        if key in journal.lost:
+            journal.open[key] = journal.lost.pop(key)[0]
+        if value.get("again"):
+            journal.again.add(key)
+        if key in journal.open and value.get("again"):
+            pass
+        elif len(journal.open) < OPEN_MAX:
             journal.open[key] = (value | {"a": attributes}, ns, offset, [])
         else:
             table.gap("spans open at one time beyond the first 200000")
     elif kind == "end":
-        begun = journal.open.pop(key, None)
+        begun = journal.open.pop(key, None) or journal.lost.pop(key, (None,))[0]
         record, start, at, events = begun or (value | {"a": {}}, None, offset, [])
         _add(table, record, attributes, start, ns, at, events, journal)
     elif kind in KINDS:
         if kind == "event" and (above := journal.open.get(text_of(value.get("p"))[:64])) is not None and len(above[3]) < EVENTS_MAX:
             above[3].append((ns, name, attributes))
-        if kind != "sample":
+        if kind == "event" and name in BREAKS:
+            journal.lost |= {k: (span, ns) for k, span in journal.open.items()}
+            journal.open.clear()
+            if name == "rca.dropped":
+                reason = "records that the process could not write"
+                table.gaps[reason] = table.gaps.get(reason, 0) + max(1, aliases.number(attributes.get("count")) or 1)
+        elif kind != "sample":
             raw_lists = {k: v for k, v in (value.get("a") or {}).items() if isinstance(v, list)} if isinstance(value.get("a"), dict) else {}
             table.record(kind, name, key, ns, offset, aliases.fields(attributes | {k: str(len(v)) for k, v in raw_lists.items()}), journal.process, value.get("st"), aliases.number(value.get("s")),
                          text_of(value.get("rq")), [text_of(x)[:80] for x in raw_lists.get("receivers", raw_lists.get("workers", []))[:1024]])  # fmt: skip
     else:
         table.damaged += 1
     return journal
+
+
+def _unended(table: Table, journal: Journal) -> None:
+    """The spans that have no end when a process's records do. One whose end may have been dropped is no open one; when it ended is not known."""
+    if journal.again.intersection(journal.open):
+        ended = {span for span, end in zip(table.columns["span"], table.columns["end"], strict=True) if end != NO_TIME}
+        for key in [k for k in journal.again if k in journal.open and number_of_id(k) in ended]:
+            del journal.open[key]
+    for record, start, offset, events in journal.open.values():
+        _add(table, record, {}, start, None, offset, events, journal)
+    for (record, start, offset, events), known in journal.lost.values():
+        _add(table, record, {"status": "unset"}, None, known or start, offset, events, journal)
 
 
 def _add(table: Table, record: dict[str, Any], ended: dict[str, Any], start: int | None, end: int | None, offset: int, events: list, journal: Journal) -> None:
@@ -121,7 +185,7 @@ def _add(table: Table, record: dict[str, Any], ended: dict[str, Any], start: int
             own.setdefault(name, value)
     said = attributes.get("status", attributes.get("status_code"))
     status = status_of(said) if isinstance(said, str | int) and not isinstance(said, bool) and said != "failed" else ERROR if said == "failed" else UNSET
-    if status == UNSET and end is not None:
+    if status == UNSET and end is not None and said != "unset":
         failed = failed_tag(attributes.get("error")) or any(n in own for n in ("exception_type", "exception_message", "stack")) or attributes.get("ok") is False
         status = ERROR if failed else OK
     own.pop("error", None)

@@ -64,6 +64,7 @@ class Table:
         self.clock = True  # whether its times are dates; otherwise only durations tell
         self.raws: dict[int, str] = {}  # lines that a later stage may want to cite, by offset
         self.records: list[dict[str, Any]] = []  # hand-overs, acknowledgements, checkpoints
+        self.journals: list[tuple[int, Any, int]] = []  # (offset, process, time) of each header of a journal: of one process's files the newest tells what is open
         self.gaps: dict[str, int] = {}  # what was left out, and how often
         self._name: dict[str, int] = {"": 0}
         self._proc: dict[Any, int] = {(): 0}
@@ -239,7 +240,7 @@ class Table:
         return {
             "columns": {name: column.tobytes() for name, column in self.columns.items()}, "names": self.names, "procs": self.procs,
             "phases": self.phases, "peers": self.peers, "dropped": self.dropped, "gaps": self.gaps,
-            "clock": self.clock, "raws": self.raws, "records": self.records,
+            "clock": self.clock, "raws": self.raws, "records": self.records, "journals": self.journals,
         }  # fmt: skip
 
 
