@@ -28,6 +28,9 @@ LATER = {
     "checkpoint_saved": "checkpoints", "checkpoint_loaded": "checkpoints", "collective": "collectives", "wrap_distributed": "collectives",
     "sync_point": "cuda", "ipc_probe": "cuda", "stamp_logs": "logs", "Stamp": "logs",
     "install_otel": "otel", "sample_in_background": "sampler",
+    "trace_requests": "integrations.http_client", "trace_httpx": "integrations.http_client", "TraceMiddleware": "integrations.asgi",
+    "traced_actor": "integrations.ray", "traced_task": "integrations.ray", "traced_handle": "integrations.ray", "trace_ray": "integrations.ray",
+    "ray_environment": "integrations.ray",
 }  # fmt: skip
 __all__ = ["Span", "environment", "event", "extract", "inject", "install", "request", "span", "stage", "step", "traced", "uninstall", *LATER]
 

@@ -80,6 +80,11 @@ class Journal:
         if count != len(data) or not self.from_ns < time.time_ns() < self.look_ns:
             self.look(data, count)
 
+    @property
+    def begun(self) -> bool:
+        """Whether this process has a file."""
+        return self._file >= 0
+
     # -- the slow ways ------------------------------------------------------------------------------------------------------
 
     def failed(self, data: bytes, error: OSError) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from rca.trace_inject import context, guard, identity
+from rca.trace_inject import context, guard, identity, recorder
 
 FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s [%(rca)s] %(name)s: %(message)s"
 TIMES = "%Y-%m-%d %H:%M:%S"
@@ -18,7 +18,7 @@ class Stamp(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._about = identity.describe()
+        self._about = identity.describe()  # where nothing is recorded
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Always true."""
@@ -26,7 +26,8 @@ class Stamp(logging.Filter):
         return True
 
     def _stamp(self, record: logging.LogRecord) -> None:
-        said = {"rank": self._about.get("rank"), "role": self._about.get("role"), "stage": None, "step": None, "request_id": None, "trace_id": None, "span_id": None}
+        about = journal.about if (journal := recorder.current()) is not None else self._about
+        said = {"role": about.get("role"), "rank": about.get("rank"), "stage": None, "step": None, "request_id": None, "trace_id": None, "span_id": None}
         try:
             at = context.here()
             said |= {"stage": at.stage, "step": at.step, "request_id": at.request, "trace_id": at.trace, "span_id": context.span_id() or None}
@@ -34,7 +35,7 @@ class Stamp(logging.Filter):
             guard.fault("log", error)
         for name, value in said.items():
             setattr(record, name, value)
-        record.rca = " ".join(f"{name}={said[name]}" for name in ("rank", "stage", "step", "request_id") if said[name] is not None)
+        record.rca = " ".join(f"{name}={said[name]}" for name in ("role", "rank", "stage", "step", "request_id") if said[name] is not None)
 
 
 def stamp_logs(logger: logging.Logger | None = None, fmt: str = FORMAT) -> logging.Handler | None:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import sys
 import tempfile
 import time
 from typing import Any
@@ -17,6 +19,7 @@ from rca.trace_inject.journal import RECORD_MAX, SIZE_MAX, Journal
 FOLDER = "RCA_TRACE_DIR"
 SIZE = "RCA_TRACE_MAX_BYTES"
 OFF = "RCA_TRACE_OFF"
+EXIT = "rca.exit"  # the last record of a process that leaves Python in order
 TEXT_MAX = 1000  # characters of one value
 
 journal: Journal | None = None
@@ -133,4 +136,15 @@ def _in_child() -> None:
         guard.fault("fork", error)
 
 
+@guard.quiet()
+def _at_exit() -> None:
+    """Python is left in order: what a process that was killed cannot say."""
+    if journal is None or not journal.begun:
+        return
+    error = getattr(sys, "last_value", None)
+    said = {} if error is None else {"a": {"exception.type": type(error).__qualname__, "exception.message": str(error)[:TEXT_MAX]}}
+    put({"t": time.time_ns(), "e": "event", "n": EXIT, **said})
+
+
 os.register_at_fork(after_in_child=_in_child)
+atexit.register(_at_exit)

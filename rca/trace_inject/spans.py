@@ -150,10 +150,14 @@ class Span:
         return long if len(long) <= recorder.RECORD_MAX else recorder.encode(json.loads(long))
 
     def _failed(self, error: BaseException) -> bytes:
+        return recorder.encode(self._last(error))
+
+    def _last(self, error: BaseException) -> dict[str, Any]:
+        """The record of an end by an exception."""
         record: dict[str, Any] = {"t": now(), "e": "end", "id": self.key}
         if is_failure(error):
             record["a"] = {"status": "error", "exception.type": f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."), "exception.message": str(error)[:MESSAGE_MAX], "exception.stacktrace": _stack(error)}
-        return recorder.encode(record)
+        return record
 
     def set(self, **attributes: Any) -> None:
         """Say more of what goes on: recorded at once, as an event of the span."""
