@@ -52,7 +52,7 @@ def main():
 
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(16, 1))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
     with rt.stage("recover"):
         first = load(path, model, optimizer) if os.path.exists(path) else 0
 

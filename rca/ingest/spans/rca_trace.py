@@ -33,7 +33,9 @@ SAMPLE = """\
 {"t":1757250178000000000,"e":"start","id":"a1","tr":"7f","n":"train_batch","st":"train","s":4}
 {"t":1757250179000000000,"e":"handoff","id":"b2","p":"a1","n":"batch","st":"train","s":4,"a":{"handoff":"b4","side":"receiver","count":64}}
 {"t":1757250180000000000,"e":"end","id":"a1","tr":"7f","n":"train_batch","a":{"status":"ok"}}"""
+EXIT = "rca.exit"
 KINDS = ("start", "end", "event", "sample", "handoff", "ack", "checkpoint")
+TRAINERS = ("train", "trainer", "actor", "policy", "process")  # roles whose ranks are those of the job
 OPEN_MAX = 200_000
 JOURNALS_MAX = 1000  # headers of one file
 EVENTS_MAX = 16  # of one span
@@ -121,7 +123,7 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None) -> Jour
         _unended(table, journal)  # another process wrote on into the same file
         journal = Journal()
         journal.born = born
-        journal.process = aliases.fields({k: v for k, v in value.items() if isinstance(v, str | int | float)})
+        journal.process = _counted(aliases.fields({k: v for k, v in value.items() if isinstance(v, str | int | float)}))
         clock = value.get("clock")
         pair = [clock.get("wall"), clock.get("monotonic", clock.get("mono"))] if isinstance(clock, dict) else clock if isinstance(clock, list) else []
         wall, mono = (nanoseconds(pair[0]), scaled(pair[1], 1)) if len(pair) == 2 else (None, None)
@@ -147,6 +149,8 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None) -> Jour
         begun = journal.open.pop(key, None) or journal.lost.pop(key, (None,))[0]
         record, start, at, events = begun or (value | {"a": {}}, None, offset, [])
         _add(table, record, attributes, start, ns, at, events, journal)
+    elif kind == "event" and name == EXIT:
+        table.record("exit", name, key, ns, offset, aliases.fields(attributes), journal.process, None, None)
     elif kind in KINDS:
         if kind == "event" and (above := journal.open.get(text_of(value.get("p"))[:64])) is not None and len(above[3]) < EVENTS_MAX:
             above[3].append((ns, name, attributes))
@@ -175,6 +179,17 @@ def _unended(table: Table, journal: Journal) -> None:
         _add(table, record, {}, start, None, offset, events, journal)
     for (record, start, offset, events), known in journal.lost.values():
         _add(table, record, {"status": "unset"}, None, known or start, offset, events, journal)
+
+
+def _counted(process: dict[str, Any]) -> dict[str, Any]:
+    """A header's rank counts within its role; only the trainer's is a rank of the job.
+
+    >>> _counted({"role": "rollout", "rank": 1}), _counted({"role": "train", "rank": 1}), _counted({"rank": 1})
+    ({'role': 'rollout', 'worker': 1}, {'role': 'train', 'rank': 1}, {'rank': 1})
+    """
+    if isinstance(process.get("rank"), int) and str(process.get("role", "train")) not in TRAINERS and "worker" not in process:
+        process["worker"] = process.pop("rank")
+    return process
 
 
 def _add(table: Table, record: dict[str, Any], ended: dict[str, Any], start: int | None, end: int | None, offset: int, events: list, journal: Journal) -> None:

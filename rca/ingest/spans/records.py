@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rca.ingest.spans.failures import SAVES
-from rca.ingest.spans.table import Table, failed_tag
+from rca.ingest.spans.table import ERROR, Table, failed_tag
 from rca.ingest.times import Stamp
 from rca.taxonomy import Kind
 
@@ -32,11 +32,23 @@ def emit(table: Table, writers: Writers, reader: Reader) -> None:
             saves.setdefault((str(record["fields"].get("path") or record["name"]), record["step"], record["process"].get("rank")), []).append(record)
     for found in saves.values():
         _checkpoint(found, writers, reader)
-    kept = [r for r in table.records if r["e"] != "checkpoint" and (r["e"] != "event" or r["receivers"] or "receivers" in r["fields"])]
+    _exits(table, writers, reader)
+    kept = [r for r in table.records if r["e"] not in ("checkpoint", "exit") and (r["e"] != "event" or r["receivers"] or "receivers" in r["fields"])]
     table.records = kept[-KEPT:]
     for record in table.records:
         record["raw"] = writers.place(record["offset"], record["id"])[2]
         record["line_offset"] = writers.place(record["offset"], record["id"])[1]
+
+
+def _exits(table: Table, writers: Writers, reader: Reader) -> None:
+    """A process that left in order, with nothing behind it that failed or is open, is done."""
+    spoiled = any(n["end"] is None or (n["status"] == ERROR and not n["parent"]) for n in table.notes)
+    for record in table.records:
+        stream = writers.of_process(record["process"]) if record["e"] == "exit" and "exception_type" not in record["fields"] else None
+        if stream is not None and not spoiled:
+            stream.stage, stream.step = None, None
+            stream.stamp = Stamp(record["ns"], 500, True, True, False) if record["ns"] else None
+            reader._emit(stream, Kind.FINISHED, "the process ended in order", "info", writers.place(record["offset"], record["id"]), attrs={"span": True, "inherited": False})
 
 
 def _checkpoint(records: list[dict[str, Any]], writers: Writers, reader: Reader) -> None:
