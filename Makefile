@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_STAMP := .venv/.installed-tests
 
-.PHONY: demo test check docs bench bench-big score clean
+.PHONY: demo test check soak docs bench bench-big score clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -28,6 +28,9 @@ test: $(TEST_STAMP)  ## everything: house rules, unit tests, real broken torchru
 check: $(TEST_STAMP)  ## the quick part of `make test`
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m pytest -m 'not real'
+
+soak: $(TEST_STAMP)  ## a thousand processes that record and are killed at random points
+	RCA_TORTURE_KILLS=1000 $(BIN)/python -m pytest tests/trace_inject/test_torture.py -s
 
 docs: $(STAMP)  ## the generated pages
 	$(BIN)/rca rules list --markdown > docs/rules.md

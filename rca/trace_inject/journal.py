@@ -90,7 +90,6 @@ class Journal:
     def failed(self, data: bytes, error: OSError) -> None:
         """A write failed: open the file, or let the record go. Raises only what a signal handler of the trainer raised meanwhile."""
         if guard.passes(error):
-            self.dropped += 1
             raise error
         now = time.monotonic_ns()
         if now < self._retry_ns:

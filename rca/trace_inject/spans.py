@@ -118,18 +118,20 @@ class Span:
             if type(fault) is ValueError and not guard.passes(fault):  # left in another context than entered: the span ends all the same
                 self._end_elsewhere(error)
             else:
-                self._broken_off(fault)
+                self._broken_off(fault, ending=True)
 
-    def _broken_off(self, fault: BaseException) -> None:
+    def _broken_off(self, fault: BaseException, ending: bool = False) -> None:
         """A fault of ours is counted. What a signal handler raised in the midst of it goes on to the trainer: then the span is over."""
         if isinstance(fault, Exception) and not guard.passes(fault):
             guard.fault("span", fault)
             return
         try:
-            if _current.get() is self:
-                _reset(self._token)
-            if self._journal is not None:
-                self._journal.open.pop(self.key, None)
+            if _current.get() is self:  # by its token, or if there was no time to keep that, by what `__enter__` found
+                if hasattr(self, "_token"):
+                    _reset(self._token)
+                elif fault.__traceback__ is not None:
+                    _set(fault.__traceback__.tb_frame.f_locals.get("outer"))
+            if self._journal is not None and (self._journal.open.pop(self.key, None) is not None or ending):
                 self._journal.put(b'{"t":%d,"e":"end","id":"%b"}\n' % (now(), self.key.encode()))
         except Exception as error:
             guard.fault("span", error)
