@@ -126,7 +126,7 @@ def join(readings: list[Reading]) -> Spans:
         return spans
     known: dict[str, dict[Any, int]] = {name: {} for name in ENTRIES}
     listed: dict[str, list] = {"name": spans.names, "proc": spans.procs, "phase": spans.phases, "peer": spans.peers}
-    journals: list[tuple[Any, int, int, int, int]] = []
+    journals: list[tuple[str, int, int, int, int, bool]] = []
     for source, table in tables:
         spans.sources.append((len(spans.columns["mark"]), source))
         numbers = {
@@ -139,17 +139,17 @@ def join(readings: list[Reading]) -> Spans:
         for offset, raw in table.get("raws", {}).items():
             spans.raws[source, offset] = raw
         spans.records += [(source, record) for record in table.get("records", ())]
-        journals += [(process, ns, spans.sources[-1][0], len(spans.columns["mark"]), offset) for offset, process, ns in table.get("journals", ())[-1:]]
+        journals += [(process, ns, spans.sources[-1][0], len(spans.columns["mark"]), offset, complete) for offset, process, ns, complete in table.get("journals", ())[-1:]]
     _rejoin(spans, journals)
     _link(spans)
     return spans
 
 
-def _rejoin(spans: Spans, journals: list[tuple[Any, int, int, int, int]]) -> None:
+def _rejoin(spans: Spans, journals: list[tuple[str, int, int, int, int, bool]]) -> None:
     """A process that writes several files, one after the other, may start a span in one and end it in the next: both become one row.
 
-    Each file tells again what is open when it begins. What an earlier one holds without an end, and the last one not at all, ended in a file
-    that was overwritten. `journals`: (process, time of the header, its first row, the row behind its last, offset of the header).
+    Each file tells again what is open when it begins. What an earlier one holds without an end, and the last one that came so far not at all, ended in
+    a file that was overwritten. `journals`: (process, time of the header, its first row, the row behind its last, offset of the header, complete).
     """
     columns = spans.columns
     starts, ends, ids, procs, traces, marks = (columns[n] for n in ("start", "end", "span", "proc", "trace", "mark"))
@@ -159,15 +159,17 @@ def _rejoin(spans: Spans, journals: list[tuple[Any, int, int, int, int]]) -> Non
             if end == NO_TIME and (other := loose.get((ids[row], procs[row]))) is not None:
                 ends[row], marks[row] = ends[other], marks[row] & 7 | marks[other] & ~7
                 spans.begun[other] = row
-    files: dict[Any, list[tuple[int, int, int, int]]] = {}
+    files: dict[str, list[tuple[int, int, int, int, bool]]] = {}
     for process, *where in journals:
         files.setdefault(process, []).append(tuple(where))
     offsets = columns["offset"]
     for found in files.values():
-        last, first, stop, header = max(found)
-        known = {ids[row] for row in range(first, stop) if offsets[row] >= header} if len(found) > 1 else set()
-        for _, begin, behind, at in sorted(found)[:-1]:
-            for row in range(begin, behind):
+        last, first, stop, header, complete = max(found, key=lambda f: (f[4], f))
+        if len(found) == 1 or not complete:
+            continue
+        known = {ids[row] for row in range(first, stop) if offsets[row] >= header}
+        for ns, begin, behind, at, _ in found:
+            for row in range(begin, behind) if ns < last else ():
                 if ends[row] == NO_TIME and offsets[row] >= at and ids[row] not in known:
                     starts[row], ends[row] = NO_TIME, last
 

@@ -21,7 +21,6 @@ import resource
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
 from rca.trace_inject import guard, identity
@@ -30,7 +29,9 @@ SCHEMA = "rca.trace/1"
 RECORD_MAX = 3500  # bytes; longer writes were seen torn when the process was killed
 SIZE_MAX = 64 << 20  # bytes of all segments of one process
 SHARES = (2, 4, 4)  # of that: the first segment half, kept for good; two more take turns
+ENDING = ".rca.jsonl"
 AGAIN = b',"again":1}\n'
+COMPLETE = b'{"t":%d,"e":"event","n":"rca.complete"}\n'  # a new segment has told all that was open
 LOOK_NS = 50_000_000  # between two looks at the file itself
 SLACK = 256 << 10  # bytes that other threads may write while one opens the next segment
 LOOK_LEAST_NS = 100_000
@@ -188,33 +189,36 @@ class Journal:
         self.fd, self._retry_ns = -1, time.monotonic_ns() + RETRY_NS
 
     def _tell_dropped(self) -> None:
-        """Say how many records are missing, and what is open all the same. Raises OSError."""
+        """Say how many records are missing, and then what is open all the same. Raises OSError."""
         if self.dropped:
             count, self.dropped = self.dropped, 0
-            told = b'{"t":%d,"e":"event","n":"rca.dropped","a":{"count":%d}}\n' % (time.time_ns(), count) + self._still_open()
+            told = b'{"t":%d,"e":"event","n":"rca.dropped","a":{"count":%d}}\n' % (time.time_ns(), count)
             try:
-                written = write(self.fd, told)
+                self._newline = write(self.fd, told) != len(told) or self._tell_open() is False
             except OSError:
                 self.dropped += count
                 raise
-            if written != len(told):
+            if self._newline:
                 self.dropped += count
-                self._newline = True
                 self._cut_off()
 
-    def _still_open(self, but: bytes = b"", told: Iterable[str] = ()) -> bytes:
-        """The records of spans without an end, told again, without those of these ids; `but` is one that its own thread is about to write."""
-        return b"".join(data[:-2] + AGAIN for key, data in list(self.open.items()) if data is not but and key not in told)
+    def _tell_open(self, but: bytes = b"", end: bytes = b"") -> bool:
+        """Tell the spans without an end again; `but` is one that its own thread is about to write. False for a short write. Raises OSError."""
+        told = b"".join(data[:-2] + AGAIN for data in list(self.open.values()) if data is not but) + end
+        return write(self.fd, told) == len(told)
 
-    def _reopen(self, truncate: bool = False, but: bytes = b"") -> None:
-        """Put the file of the current segment beneath the descriptor, with its header in it. Raises OSError."""
+    def _reopen(self, anew: bool = False, but: bytes = b"") -> None:
+        """Put the file of the current segment beneath the descriptor, with its header in it, and what is open; with `anew` in place of the file that is there.
+
+        That one stays until the new one is complete: whoever is killed meanwhile leaves both. Raises OSError.
+        """
         os.makedirs(self.folder, FOLDER_MODE, exist_ok=True)
         path = os.path.join(self.folder, identity.file_name(self.about, self.segment))
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if truncate else 0)
-        fd = os.open(path, flags, FILE_MODE)
+        fresh = path.removesuffix(ENDING) + ".new" + ENDING if anew else path
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if anew else 0), FILE_MODE)
         try:
-            status, told = os.fstat(fd), set(self.open)
-            head = (b"\n" if status.st_size else b"") + self._header() + self._still_open(but)
+            status = os.fstat(fd)
+            head = (b"\n" if status.st_size else b"") + self._header()
             self._newline = write(fd, head) != len(head)
             if self._ours():
                 os.dup2(fd, self._file, inheritable=False)
@@ -227,8 +231,10 @@ class Journal:
         share = self.size_max // SHARES[min(self.segment, 2)]
         self._limit = share - min(share // 4, SLACK)
         self._seen(status.st_size)
-        if late := self._still_open(but, told):  # begun meanwhile, and perhaps written to the file before
-            self._newline = write(self.fd, late) != len(late)
+        if anew or self.open:
+            self._newline = not self._tell_open(but, COMPLETE % time.time_ns() if anew else b"")
+        if anew:
+            os.rename(fresh, path)
 
     def _header(self) -> bytes:
         head = {"schema": SCHEMA, **self.about, "start": identity.born(), "clock": {"wall": time.time_ns(), "monotonic": time.monotonic_ns()}}
@@ -239,7 +245,7 @@ class Journal:
     def _next_segment(self, but: bytes = b"") -> None:
         """The first segment is kept; of the two others the older one begins anew, with what is still open. Raises OSError."""
         self.segment = 1 if self.segment in (0, 2) else 2
-        self._reopen(truncate=True, but=but)
+        self._reopen(anew=True, but=but)
 
     def forked(self) -> None:
         """In a child: a file of its own at its first record. What was open belongs to the parent."""

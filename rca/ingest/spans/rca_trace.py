@@ -129,7 +129,7 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None) -> Jour
         wall, mono = (nanoseconds(pair[0]), scaled(pair[1], 1)) if len(pair) == 2 else (None, None)
         journal.shift = wall - mono if wall is not None and mono is not None else None
         if born is not None and len(table.journals) < JOURNALS_MAX:
-            table.journals.append((offset, "/".join(text_of(part)[:120] for part in born), wall or 0))
+            table.journals.append((offset, "/".join(text_of(part)[:120] for part in born), wall or 0, False))
         return journal
     kind, name, ns = value.get("e"), text_of(value.get("n"))[:200], journal.time(value.get("t"))
     attributes = flat(value.get("a")) if isinstance(value.get("a"), dict) else {}
@@ -154,7 +154,9 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None) -> Jour
     elif kind in KINDS:
         if kind == "event" and (above := journal.open.get(text_of(value.get("p"))[:64])) is not None and len(above[3]) < EVENTS_MAX:
             above[3].append((ns, name, attributes))
-        if kind == "event" and name in BREAKS:
+        if kind == "event" and name == "rca.complete":
+            table.journals[-1:] = [(*known[:3], True) for known in table.journals[-1:]]
+        elif kind == "event" and name in BREAKS:
             journal.lost |= {k: (span, ns) for k, span in journal.open.items()}
             journal.open.clear()
             if name == "rca.dropped":

@@ -64,7 +64,7 @@ class Table:
         self.clock = True  # whether its times are dates; otherwise only durations tell
         self.raws: dict[int, str] = {}  # lines that a later stage may want to cite, by offset
         self.records: list[dict[str, Any]] = []  # hand-overs, acknowledgements, checkpoints
-        self.journals: list[tuple[int, Any, int]] = []  # (offset, process, time) of each header of a journal: of one process's files the newest tells what is open
+        self.journals: list[tuple[int, str, int, bool]] = []  # of each header of a journal: offset, process, time, whether it told what was open then
         self.gaps: dict[str, int] = {}  # what was left out, and how often
         self._name: dict[str, int] = {"": 0}
         self._proc: dict[Any, int] = {(): 0}
