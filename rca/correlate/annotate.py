@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rca.correlate import address, progress, pulse, stage
+from rca.correlate import address, paths, progress, pulse, stage
 from rca.correlate.edges import host as host_edges
 from rca.correlate.edges import rpc
 from rca.correlate.exits import SIGABRT
@@ -206,7 +206,7 @@ def place(event: Event, view: View) -> Event:
 
 def _placed(event: Event, proc: Proc | None, view: View) -> Event:
     """An event without stage or step has those of the run's course, or else those its process, or the run, was in at that time."""
-    event = stage.settle(event, view)
+    event = stage.settle(paths.named(event), view)
     if event.attrs.get("between"):
         return event  # several stages are possible, and which one nobody says
     stage_, step = event.stage, event.step

@@ -117,7 +117,7 @@ def _weigh(match: Match, run: Run, graph: Graph) -> tuple[float, list[str]]:
         terms.append(("the process went on after it", SURVIVED))
     elif cause.attrs.get("lived_on") and not any(_felt(e, run) for e in match.found.values() if e is not cause):
         terms.append(("the process went on after it, and nothing came of it", UNSEEN))
-    elif cause.kind in LOUD and len(run.processes) > 1 and not any(_felt(e, run) for e in (*match.found.values(), *(run.events[i] for i in graph.effects(cause.event_id)))):
+    elif cause.kind in LOUD and len(run.processes) > 1 and not any(_felt(e, run) and e.kind not in VICTIM_KINDS for e in (*match.found.values(), *(run.events[i] for i in graph.effects(cause.event_id)))):
         terms.append(("no process of the job met it", UNFELT))
     if tier := cause.attrs.get("generic"):
         terms.append(("its wording is known in general only", GENERAL[tier]))

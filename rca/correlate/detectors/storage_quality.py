@@ -168,6 +168,11 @@ def _states(known: Tracks, view: View) -> list[Event]:
     return events
 
 
+def _refused(mount: str, view: View) -> bool:
+    """Whether a process was told that there is no room: what it met, and when, says more than when a figure became small."""
+    return any(e.kind == Kind.NO_SPACE and e.severity == "error" and e.path and e.path.startswith(mount.rstrip("/") + "/") for e in view.events)
+
+
 def _full(known: Tracks, view: View) -> list[Event]:
     sizes = {(t.host, t.about.get("mount")): t.points[-1].value for t in known.of("fs.size")}
     found: dict[tuple, Event] = {}
@@ -179,7 +184,7 @@ def _full(known: Tracks, view: View) -> list[Event]:
         most = max(p.value for p in track.points)
         limit = FULL_FILES if inodes else max(FULL_BYTES, FULL_SHARE * sizes.get((track.host, mount), 0.0))
         index = next((i for i in range(1, len(track.points)) if track.points[i].value <= limit < track.points[i - 1].value and most > 4 * limit and known.inside(track, track.points[i])), None)
-        if index is None:
+        if index is None or (not inodes and _refused(mount, view)):
             continue
         at, back = track.points[index], next((p for p in track.points[index:] if p.value > 2 * limit), None)
         shm = mount == "/dev/shm"

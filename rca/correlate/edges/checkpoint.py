@@ -11,6 +11,7 @@ WRITES = frozenset({Kind.NO_SPACE, Kind.READ_ONLY, Kind.IO_ERROR, Kind.STORAGE_H
 HANGS = frozenset({Kind.STORAGE_HANG, Kind.HUNG_TASK, Kind.UNINTERRUPTIBLE})
 READS = frozenset({Kind.CHECKPOINT_INVALID, Kind.WEIGHTS_FAILED, Kind.MISSING_FILE})
 OF_SAVES = frozenset({Kind.SAVE_OPEN, Kind.WRITE_FAILED, Kind.SAVE_FAILED})
+FOLDERS = 3  # of a checkpoint's own folder: `/data/job/latest`
 SAVES = frozenset({"save", "latest_recover_save", "periodic_recover_save"})
 
 
@@ -22,7 +23,7 @@ def build(view: View) -> list[Edge]:
             continue
         saving = cause.stage in SAVES or cause.kind in OF_SAVES
         for effect in view.events:
-            reads = effect.kind in READS and _after(cause, effect) and (_same_path(cause, effect) if saving else cause.path is not None and cause.path == effect.path)
+            reads = effect.kind in READS and _after(cause, effect) and (_same_path(cause, effect) if saving else _same_checkpoint(cause.path, effect.path))
             stops = effect.kind in OF_SAVES and cause.kind in HANGS and saving and effect.event_id != cause.event_id and _gives_up(cause, effect)
             if reads or stops:
                 found.append(Edge(cause.event_id, effect.event_id, "checkpoint"))
@@ -39,6 +40,16 @@ def _after(cause: Event, effect: Event) -> bool:
     if cause.time_ns is None or effect.time_ns is None:
         return cause.source == effect.source and cause.offset < effect.offset
     return follows(cause, effect)
+
+
+def _same_checkpoint(written: str | None, read: str | None) -> bool:
+    """Whether two paths that are both named are those of one checkpoint: the same, one below the other, or side by side in a folder of their own."""
+    if not written or not read:
+        return False
+    if written == read or written.startswith(read.rstrip("/") + "/") or read.startswith(written.rstrip("/") + "/"):
+        return True
+    above = written.rpartition("/")[0]
+    return above == read.rpartition("/")[0] and above.count("/") >= FOLDERS
 
 
 def _same_path(cause: Event, effect: Event) -> bool:
