@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
@@ -59,7 +58,7 @@ def root() -> Scope:
     global _root
     if _root is None:
         found = _read(os.environ, upper=True)
-        _root = found or scope(identity.trace_of_run(identity.describe()) or f"{random.SystemRandom().getrandbits(128) | 1:032x}")
+        _root = found or scope(identity.trace_of_run(identity.describe()) or os.urandom(16).hex())
     return _root
 
 
@@ -82,7 +81,7 @@ def inject(carrier: MutableMapping[str, str] | None = None) -> MutableMapping[st
     """Put this place into headers; gives them. `requests.post(url, headers=inject({}))`."""
     carrier = {} if carrier is None else carrier
     at = here()
-    carrier["traceparent"] = f"00-{at.trace}-{span_id() or f'{random.getrandbits(64) | 1:016x}'}-01"
+    carrier["traceparent"] = f"00-{at.trace}-{span_id() or os.urandom(8).hex()}-01"  # never from `random`: its state is the trainer's
     entries = [(k, v) for k, v in at.more if k not in OWN]
     entries += [(key, str(value)) for key, name in OWN.items() if (value := getattr(at, name)) is not None]
     if entries:

@@ -215,7 +215,7 @@ class Journal:
         os.makedirs(self.folder, FOLDER_MODE, exist_ok=True)
         path = os.path.join(self.folder, identity.file_name(self.about, self.segment))
         fresh = path.removesuffix(ENDING) + ".new" + ENDING if anew else path
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if anew else 0), FILE_MODE)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_TRUNC if anew else 0), FILE_MODE)
         try:
             status = os.fstat(fd)
             head = (b"\n" if status.st_size else b"") + self._header()
