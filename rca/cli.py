@@ -24,6 +24,9 @@ Commands:
   rules list          every rule, one line each
   rules show RULE_ID  what a rule finds, how it is told apart, what to do
   rules test DIR      check your own rules and run their tests
+  trace export PATH...  the trainer's journals as OTLP, for a collector or viewer
+  checkpoint verify DIR...  is a checkpoint what was written?
+  sample              record counters of this host and its devices beside a job
 
 Options:
   --version           the version

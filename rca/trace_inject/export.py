@@ -1,7 +1,8 @@
 """Journals as OTLP in JSON, one export request a line, for any collector or viewer: `rca trace export --otlp`.
 
 A span without an end gets its start for its end, the status "error" and the attribute `rca.open`: a viewer shows it, and nobody takes it for one that ended well.
-Hand-overs, events, acknowledgements and checkpoints become events of the span that they happened in, or a span of no length where there is none.
+Hand-overs, events, acknowledgements and checkpoints become events of the span that they happened in, or a span of no length where there is none; samples are
+no part of a trace and are left out.
 
 Source: opentelemetry-proto, `trace.proto`, and "OTLP/JSON" of the protocol's specification.
 """
@@ -10,99 +11,166 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Any
 
 BATCH = 512
 LINE_MAX = 1 << 20
-INTERNAL = 1
+INTERNAL, CLIENT = 1, 3
+PEERS = ("peer", "rca.peer", "server.address", "net.peer.name")  # a span that names whom it calls is a call
+UNSET, OK, ERROR = 0, 1, 2
 NAMES = {"host": "host.name", "pid": "process.pid", "role": "rca.role", "rank": "dl.rank", "local_rank": "dl.local_rank", "world_size": "dl.world_size", "run": "rca.run_id", "attempt": "rca.attempt"}
+SEGMENT = re.compile(r"\.(\d{1,4})(?=\.rca\.jsonl$)")
+HEX = re.compile(r"[\da-f]+")
+Span = dict[str, Any]
 
 
-def journals(paths: list[str]) -> list[str]:
-    """The journal files at or below some paths, sorted. Raises FileNotFoundError."""
-    found = []
+def journals(paths: list[str]) -> list[list[str]]:
+    """The journal files at or below some paths, those of one process together, its first segment first. Raises FileNotFoundError."""
+    found: set[str] = set()
     for path in paths:
         if os.path.isdir(path):
-            found += [os.path.join(where, name) for where, _, names in os.walk(path) for name in names if name.endswith(".rca.jsonl")]
+            found |= {os.path.join(where, name) for where, _, names in os.walk(path) for name in names if name.endswith(".rca.jsonl")}
         elif os.path.exists(path):
-            found.append(path)
+            found.add(path)
         else:
             raise FileNotFoundError(2, "No such file or directory", path)
-    return sorted(found)
+    groups: dict[str, list[str]] = {}
+    for path in sorted(found):
+        groups.setdefault(SEGMENT.sub("", path), []).append(path)
+    return [sorted(group, key=lambda p: (SEGMENT.search(p) is not None, _written(p))) for _, group in sorted(groups.items())]
 
 
-def requests(path: str, problems: list[str]) -> Iterator[dict[str, Any]]:
-    """The export requests of one journal. Lines that are no records are counted in `problems`. Raises OSError."""
-    resource: dict[str, Any] = {"attributes": []}
-    spans: list[dict[str, Any]] = []
-    open_: dict[str, dict[str, Any]] = {}
-    damaged = 0
-    with open(path, "rb") as file:
-        while line := file.readline(LINE_MAX):
-            try:
-                record = json.loads(line) if line.strip() else None
-                if record is None:
-                    continue
-                if "schema" in record:
-                    if open_ or spans:
-                        yield _request(resource, spans + [_unended(s) for s in open_.values()])
-                        spans, open_ = [], {}
-                    resource = {"attributes": _attributes({NAMES.get(k, f"rca.{k}"): v for k, v in record.items() if k in NAMES} | {"service.name": str(record.get("role", "trainer"))})}
-                    continue
-                _take(record, open_, spans)
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                damaged += 1
-            if len(spans) >= BATCH:
-                yield _request(resource, spans)
-                spans = []
-    if spans or open_:
-        yield _request(resource, spans + [_unended(s) for s in open_.values()])
-    if damaged:
-        problems.append(f"{path}: {damaged} damaged lines left out")
+def _written(path: str) -> int:
+    """When a segment was begun; the later ones take turns, so their numbers do not tell."""
+    try:
+        with open(path, "rb") as file:
+            return int(json.loads(file.readline(LINE_MAX)).get("start", 0))
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return 0
 
 
-def _take(record: dict[str, Any], open_: dict[str, dict[str, Any]], spans: list[dict[str, Any]]) -> None:
-    kind, key, time_ns = record["e"], str(record.get("id", "")), int(record["t"])
-    if kind == "start":
-        open_[key] = _span(record, key)
-    elif kind == "end":
-        span = open_.pop(key, None)
-        if span is None:
-            return  # its start was in a segment that is gone
+def requests(paths: list[str], problems: list[str]) -> Iterator[dict[str, Any]]:
+    """The export requests of one process's journal. What could not be read is told in `problems`."""
+    process = _Process()
+    for path in paths:
+        damaged = 0
+        try:
+            with open(path, "rb") as file:
+                while line := file.readline(LINE_MAX):
+                    try:
+                        record = json.loads(line) if line.strip() else None
+                        if record is None:
+                            continue
+                        if "schema" in record:
+                            yield from process.header(record)
+                        else:
+                            process.take(record)
+                    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                        damaged += 1
+                    if len(process.ended) >= BATCH:
+                        yield process.request()
+        except OSError as error:
+            problems.append(f"{path}: {error.strerror}")
+        if damaged:
+            problems.append(f"{path}: {damaged} damaged line{'s' * (damaged > 1)} left out")
+    yield from process.finish()
+
+
+class _Process:
+    """What is known of one process while its records are read."""
+
+    def __init__(self) -> None:
+        self.resource: dict[str, Any] = {"attributes": []}
+        self.trace = "0" * 31 + "1"  # of records that state none
+        self.open: dict[str, Span] = {}
+        self.ended: list[Span] = []
+        self._who: Any = None
+
+    def header(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Another segment, or another process that wrote on into the same file."""
+        who = [record.get(k) for k in ("host", "pid", "run", "attempt")]
+        if who == self._who:
+            return
+        yield from self.finish()
+        self._who, self.trace = who, _id(json.dumps(who), 32)
+        about = {NAMES[k]: v for k, v in record.items() if k in NAMES}
+        self.resource = {"attributes": _attributes(about | {"service.name": str(record.get("role", "trainer"))})}
+
+    def take(self, record: dict[str, Any]) -> None:
+        """One record."""
+        kind, key = record["e"], str(record.get("id", ""))
+        time_ns = int(record["t"])
         own = record.get("a") or {}
-        span["endTimeUnixNano"] = str(time_ns)
-        failed = own.get("status") == "error"
-        span["status"] = {"code": 2, "message": str(own.get("exception.message", own.get("message", "")))} if failed else {"code": 1}
-        if failed and "exception.type" in own:
-            span["events"].append({"timeUnixNano": str(time_ns), "name": "exception", "attributes": _attributes({k: v for k, v in own.items() if k.startswith("exception.")})})
-        span["attributes"] += _attributes({k: v for k, v in own.items() if k != "status" and not k.startswith("exception.")})
-        spans.append(span)
-    else:
-        name = f"{record.get('n', kind)}" if kind == "event" else f"{kind} {record.get('n', '')}".strip()
-        above = open_.get(str(record.get("p", "")))
-        if above is not None:
-            above["events"].append({"timeUnixNano": str(time_ns), "name": name, "attributes": _attributes(record.get("a") or {})})
-        else:
-            span = _span(record, f"{time_ns & 0xFFFFFFFFFFFFFFFF:016x}")
-            spans.append(span | {"name": name, "endTimeUnixNano": str(time_ns), "status": {"code": 0}})
+        if kind == "start":
+            self.open.setdefault(key, self._span(record, key))  # a later segment says again what is open
+        elif kind == "end":
+            span = self.open.pop(key, None)
+            if span is not None:  # else its start was in a segment that is gone
+                self.ended.append(_ended(span, time_ns, own))
+        elif kind != "sample":
+            name = str(record.get("n", kind)) if kind == "event" else f"{kind} {record.get('n', '')}".strip()
+            above = self.open.get(str(record.get("p", "")))
+            if above is None:
+                self.ended.append(self._span(record, f"{time_ns:x}/{name}") | {"name": name, "endTimeUnixNano": str(time_ns), "status": {"code": UNSET}})
+            elif kind == "event" and name == "attributes":
+                above["attributes"] += _attributes({k: v for k, v in own.items() if all(a["key"] != k for a in above["attributes"])})
+            else:
+                above["events"].append({"timeUnixNano": str(time_ns), "name": name, "attributes": _attributes(own)})
+
+    def _span(self, record: dict[str, Any], key: str) -> Span:
+        own = dict(record.get("a") or {})
+        kind = own.pop("kind", CLIENT if any(name in own for name in PEERS) else INTERNAL)
+        own |= {name: record[short] for short, name in (("rq", "rca.request_id"), ("st", "rca.stage"), ("s", "rca.step")) if short in record}
+        span = {
+            "traceId": _id(str(record["tr"]), 32) if record.get("tr") else self.trace, "spanId": _id(key, 16), "name": str(record.get("n", "")),
+            "kind": kind if isinstance(kind, int) and 0 <= kind <= 5 else INTERNAL, "startTimeUnixNano": str(int(record["t"])), "attributes": _attributes(own), "events": [],
+        }  # fmt: skip
+        if record.get("p"):
+            span["parentSpanId"] = _id(str(record["p"]), 16)
+        return span
+
+    def request(self) -> dict[str, Any]:
+        """The spans that have ended since the last one."""
+        spans, self.ended = self.ended, []
+        return {"resourceSpans": [{"resource": self.resource, "scopeSpans": [{"scope": {"name": "rca.trace_inject"}, "spans": spans}]}]}
+
+    def finish(self) -> Iterator[dict[str, Any]]:
+        """All that is left, open spans among it."""
+        self.ended += [_unended(span) for span in self.open.values()]
+        self.open = {}
+        while self.ended:
+            rest, self.ended = self.ended[BATCH:], self.ended[:BATCH]
+            yield self.request()
+            self.ended = rest
 
 
-def _span(record: dict[str, Any], key: str) -> dict[str, Any]:
-    own = dict(record.get("a") or {})
-    kind = own.pop("kind", INTERNAL)
-    own |= {name: record[short] for short, name in (("rq", "rca.request_id"), ("st", "rca.stage"), ("s", "rca.step")) if short in record}
-    span = {
-        "traceId": str(record.get("tr", "")).rjust(32, "0")[-32:], "spanId": key.rjust(16, "0")[-16:], "name": str(record.get("n", "")), "kind": kind if isinstance(kind, int) and 0 <= kind <= 5 else INTERNAL,
-        "startTimeUnixNano": str(int(record["t"])), "attributes": _attributes(own), "events": [],
-    }  # fmt: skip
-    if record.get("p"):
-        span["parentSpanId"] = str(record["p"]).rjust(16, "0")[-16:]
-    return span
+def _ended(span: Span, time_ns: int, own: dict[str, Any]) -> Span:
+    failed = own.get("status") == "error"
+    if failed and "exception.type" in own:
+        span["events"].append({"timeUnixNano": str(time_ns), "name": "exception", "attributes": _attributes({k: v for k, v in own.items() if k.startswith("exception.")})})
+    known = {a["key"] for a in span["attributes"]}
+    span["attributes"] += _attributes({k: v for k, v in own.items() if k not in ("status", "message") and not k.startswith("exception.") and k not in known})
+    status = {"code": ERROR, "message": str(own.get("exception.message", own.get("message", "")))} if failed else {"code": OK}
+    return span | {"endTimeUnixNano": str(max(time_ns, int(span["startTimeUnixNano"]))), "status": status}
 
 
-def _unended(span: dict[str, Any]) -> dict[str, Any]:
-    return span | {"endTimeUnixNano": span["startTimeUnixNano"], "status": {"code": 2, "message": "no end was recorded"}, "attributes": [*span["attributes"], *_attributes({"rca.open": True})]}
+def _unended(span: Span) -> Span:
+    return span | {"endTimeUnixNano": span["startTimeUnixNano"], "status": {"code": ERROR, "message": "no end was recorded"}, "attributes": [*span["attributes"], *_attributes({"rca.open": True})]}
+
+
+def _id(text: str, digits: int) -> str:
+    """An id in the digits that the protocol wants, never all zeros; of what is no hexadecimal number the hash.
+
+    >>> _id("A1", 16), _id("batch-4", 16) == _id("batch-4", 16) != _id("batch-5", 16), _id("0", 16)
+    ('00000000000000a1', True, '0000000000000001')
+    """
+    low = text.lower()
+    if HEX.fullmatch(low) is None or len(low) > digits:
+        return blake2b(text.encode("utf-8", "replace"), digest_size=digits // 2).hexdigest()
+    return low.rjust(digits, "0") if low.strip("0") else "1".rjust(digits, "0")
 
 
 def _attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -112,14 +180,10 @@ def _attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
 def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
-    if isinstance(value, int):
+    if isinstance(value, int) and abs(value) < 1 << 63:
         return {"intValue": str(value)}
     if isinstance(value, float):
         return {"doubleValue": value}
     if isinstance(value, list):
         return {"arrayValue": {"values": [_value(v) for v in value]}}
     return {"stringValue": str(value)}
-
-
-def _request(resource: dict[str, Any], spans: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "rca.trace_inject"}, "spans": spans}]}]}

@@ -260,6 +260,9 @@ class Decoder:
         for position, own, process in notes:
             span, (offset, _, proc, phase, peer, mark) = spans[position], rows[position]
             start, end = starts[position], ends[position]
+            if own.get("unended"):
+                end, mark = NO_TIME, mark & 7
+                columns["end"][first + position], columns["mark"][first + position] = end, mark
             full = Span(
                 span.traceId, span.spanId, span.parentSpanId or "", text_of(span.name), mark & 7, None if start == NO_TIME else start, None if end == NO_TIME else end,
                 mark >> 3, text_of(span.status.message if span.status is not None else ""), own, process, events_of(bytes(span.events)),

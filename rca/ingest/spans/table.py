@@ -143,6 +143,8 @@ class Table:
     def add(self, span: Span, offset: int) -> None:
         """Take one span of any format: a row, and a note where it tells more than that it was there."""
         own, process = span.fields, span.process
+        if own.get("unended"):
+            span = span._replace(end_ns=None, status=UNSET)
         key = tuple((n, own[n]) for n in WHO if n in own and isinstance(own[n], str | int))
         proc = self.proc((id(process), key) if not process else (tuple(process.items()), key), own, process)
         phase = self.phase(own.get("stage", process.get("stage")), own.get("step"), span.name)
