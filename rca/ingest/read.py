@@ -300,8 +300,10 @@ def reading(source: Source, result: Any) -> Reading:
     facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "sightings": result.get("sightings", []), "zoned": result["zoned"], "frameworks": result.get("frameworks", [])}
     if "spans" in result:
         facts["spans"] = result["spans"]
-    if measured := result.get("measured"):  # a file of measurements has no process behind it, whatever its name
-        facts = {k: v for k, v in facts.items() if k not in ("actor", "named_rank")} | {"measured": measured}
+    if measured := result.get("measured"):
+        facts["measured"] = measured
+        if not measured.get("process"):  # a file of measurements has no process behind it, whatever its name
+            facts = {k: v for k, v in facts.items() if k not in ("actor", "named_rank")}
     return Reading(
         source.name, result["shape"], size, parsed, used - parsed, size - used, scanned["truncated"] or (measured or {}).get("gaps") or None, result["damaged"],
         facts=facts, events=events,

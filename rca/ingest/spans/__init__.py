@@ -62,9 +62,10 @@ def read(source: Source, engine: Any, by_literal: list[list[Any]], points: int) 
 
 def finished(source: Source, shape: str, table: Any, engine: Any, by_literal: list[list[Any]], points: int) -> dict[str, Any] | None:
     """The result for a file whose spans are in the table; None where it holds nothing of a trace after all."""
-    if not (len(table) or table.records or table.alone):
+    if not (len(table) or table.records or table.alone or table.samples is not None):
         return None
     from rca.ingest.reader import Reader
+    from rca.ingest.spans import samples_of_journal
     from rca.ingest.spans.events import emit, known
     from rca.ingest.spans.introductions import sight
 
@@ -80,7 +81,7 @@ def finished(source: Source, shape: str, table: Any, engine: Any, by_literal: li
     gaps = "; ".join(f"{reason} ({count})" for reason, count in sorted(table.gaps.items())) or _cut(source)
     out |= {"sightings": sight(table), "shape": shape, "damaged": table.damaged, "parsed": max(0, source.size - sum(len(line) + 1 for _, line in table.lines) + reader.parsed), "spans": [table.finish()]}
     out["scan"] = {"consumed": source.size, "truncated": gaps or None, "lines": ()}
-    return out
+    return out | samples_of_journal.result(table)
 
 
 # -- a huge file, by several workers ----------------------------------------------------------------------------------------

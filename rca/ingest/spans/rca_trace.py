@@ -22,8 +22,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from rca.ingest.samples._collect import RAW_CUT
 from rca.ingest.sources import Source
-from rca.ingest.spans import aliases, documents
+from rca.ingest.spans import aliases, documents, samples_of_journal
 from rca.ingest.spans.requests import flat
 from rca.ingest.spans.table import CLIENT, ERROR, INTERNAL, NO_TIME, OK, UNSET, Span, Table, failed_tag, number_of_id
 from rca.ingest.spans.values import kind_of, nanoseconds, scaled, status_of, text_of
@@ -84,7 +85,7 @@ def read(source: Source, head: bytes, table: Table) -> None:
         if line is None or not line.strip():
             continue
         try:
-            journal = take(table, json.loads(line), offset, journal)
+            journal = take(table, json.loads(line), offset, journal, line)
         except (ValueError, RecursionError):
             table.damaged += 1
     if journal:
@@ -110,8 +111,8 @@ def in_order(lines: Iterable[tuple[int, bytes | None]], table: Table) -> list[tu
     return [(offset, line) for _, offset, line in numbered]
 
 
-def take(table: Table, value: Any, offset: int, journal: Journal | None) -> Journal:
-    """Take one record; gives the journal's state."""
+def take(table: Table, value: Any, offset: int, journal: Journal | None, line: bytes = b"") -> Journal:
+    """Take one record, which stands in that line; gives the journal's state."""
     journal = journal or Journal()
     if not isinstance(value, dict):
         table.damaged += 1
@@ -132,6 +133,9 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None) -> Jour
             table.journals.append((offset, "/".join(text_of(part)[:120] for part in born), wall or 0, False))
         return journal
     kind, name, ns = value.get("e"), text_of(value.get("n"))[:200], journal.time(value.get("t"))
+    if kind == "sample":
+        samples_of_journal.take(table, value.get("a"), ns, journal.process.get("host"), offset, line[:RAW_CUT].decode("utf-8", "replace"))
+        return journal
     attributes = flat(value.get("a")) if isinstance(value.get("a"), dict) else {}
     key = text_of(value.get("id"))[:64]
     if kind == "start":
@@ -162,7 +166,7 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None) -> Jour
             if name == "rca.dropped":
                 reason = "records that the process could not write"
                 table.gaps[reason] = table.gaps.get(reason, 0) + max(1, aliases.number(attributes.get("count")) or 1)
-        elif kind != "sample":
+        else:
             raw_lists = {k: v for k, v in (value.get("a") or {}).items() if isinstance(v, list)} if isinstance(value.get("a"), dict) else {}
             table.record(kind, name, key, ns, offset, aliases.fields(attributes | {k: str(len(v)) for k, v in raw_lists.items()}), journal.process, value.get("st"), aliases.number(value.get("s")),
                          text_of(value.get("rq")), [text_of(x)[:80] for x in raw_lists.get("receivers", raw_lists.get("workers", []))[:1024]])  # fmt: skip

@@ -65,6 +65,7 @@ class Table:
         self.raws: dict[int, str] = {}  # lines that a later stage may want to cite, by offset
         self.records: list[dict[str, Any]] = []  # hand-overs, acknowledgements, checkpoints
         self.journals: list[tuple[int, str, int, bool]] = []  # of each header of a journal: offset, process, time, whether it told what was open then
+        self.samples: Any = None  # of `rca/ingest/samples`, where the file holds some
         self.gaps: dict[str, int] = {}  # what was left out, and how often
         self._name: dict[str, int] = {"": 0}
         self._proc: dict[Any, int] = {(): 0}
