@@ -1,6 +1,7 @@
 """Journals as OTLP in JSON, one export request a line, for any collector or viewer: `rca trace export --otlp`.
 
-A span without an end gets its start for its end, the status "error" and the attribute `rca.open`: a viewer shows it, and nobody takes it for one that ended well.
+A span without an end gets its start for its end, the status "error" and the attribute `rca.open`: a viewer shows it, and nobody takes it for one that ended well. One whose end
+may be among records that could not be written has `rca.end_lost` instead, and no error.
 Hand-overs, events, acknowledgements and checkpoints become events of the span that they happened in, or a span of no length where there is none; samples are
 no part of a trace and are left out.
 
@@ -22,6 +23,8 @@ INTERNAL, CLIENT = 1, 3
 PEERS = ("peer", "rca.peer", "server.address", "net.peer.name")  # a span that names whom it calls is a call
 UNSET, OK, ERROR = 0, 1, 2
 NAMES = {"host": "host.name", "pid": "process.pid", "role": "rca.role", "rank": "dl.rank", "local_rank": "dl.local_rank", "world_size": "dl.world_size", "run": "rca.run_id", "attempt": "rca.attempt"}
+#: Behind these the writer does not know any more whose end it has told; what is open all the same is told again.
+BREAKS = ("rca.dropped", "rca.stopped", "rca.open")
 SEGMENT = re.compile(r"\.(\d{1,4})(?=\.rca\.jsonl$)")
 HEX = re.compile(r"[\da-f]+")
 Span = dict[str, Any]
@@ -47,8 +50,8 @@ def _written(path: str) -> int:
     """When a segment was begun; the later ones take turns, so their numbers do not tell."""
     try:
         with open(path, "rb") as file:
-            return int(json.loads(file.readline(LINE_MAX)).get("start", 0))
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            return int(json.loads(file.readline(LINE_MAX))["clock"]["wall"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return 0
 
 
@@ -86,12 +89,14 @@ class _Process:
         self.resource: dict[str, Any] = {"attributes": []}
         self.trace = "0" * 31 + "1"  # of records that state none
         self.open: dict[str, Span] = {}
+        self.lost: dict[str, Span] = {}  # those whose end may be among records that could not be written
+        self.done: set[str] = set()
         self.ended: list[Span] = []
         self._who: Any = None
 
     def header(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Another segment, or another process that wrote on into the same file."""
-        who = [record.get(k) for k in ("host", "pid", "run", "attempt")]
+        who = [record.get(k) for k in ("host", "pid", "start", "run", "attempt")]
         if who == self._who:
             return
         yield from self.finish()
@@ -105,11 +110,16 @@ class _Process:
         time_ns = int(record["t"])
         own = record.get("a") or {}
         if kind == "start":
-            self.open.setdefault(key, self._span(record, key))  # a later segment says again what is open
+            if key not in self.done:  # what is open is told again in a later segment, and may have ended at that moment
+                self.open.setdefault(key, self.lost.pop(key, None) or self._span(record, key))
         elif kind == "end":
-            span = self.open.pop(key, None)
+            span = self.open.pop(key, None) or self.lost.pop(key, None)
             if span is not None:  # else its start was in a segment that is gone
+                self.done.add(key)
                 self.ended.append(_ended(span, time_ns, own))
+        elif kind == "event" and record.get("n") in BREAKS:
+            self.lost |= self.open
+            self.open = {}
         elif kind != "sample":
             name = str(record.get("n", kind)) if kind == "event" else f"{kind} {record.get('n', '')}".strip()
             above = self.open.get(str(record.get("p", "")))
@@ -139,8 +149,8 @@ class _Process:
 
     def finish(self) -> Iterator[dict[str, Any]]:
         """All that is left, open spans among it."""
-        self.ended += [_unended(span) for span in self.open.values()]
-        self.open = {}
+        self.ended += [_unended(span) for span in self.open.values()] + [_unended(span, "rca.end_lost", UNSET) for span in self.lost.values()]
+        self.open, self.lost, self.done = {}, {}, set()
         while self.ended:
             rest, self.ended = self.ended[BATCH:], self.ended[:BATCH]
             yield self.request()
@@ -157,8 +167,8 @@ def _ended(span: Span, time_ns: int, own: dict[str, Any]) -> Span:
     return span | {"endTimeUnixNano": str(max(time_ns, int(span["startTimeUnixNano"]))), "status": status}
 
 
-def _unended(span: Span) -> Span:
-    return span | {"endTimeUnixNano": span["startTimeUnixNano"], "status": {"code": ERROR, "message": "no end was recorded"}, "attributes": [*span["attributes"], *_attributes({"rca.open": True})]}
+def _unended(span: Span, mark: str = "rca.open", status: int = ERROR) -> Span:
+    return span | {"endTimeUnixNano": span["startTimeUnixNano"], "status": {"code": status, "message": "no end was recorded"}, "attributes": [*span["attributes"], *_attributes({mark: True})]}
 
 
 def _id(text: str, digits: int) -> str:

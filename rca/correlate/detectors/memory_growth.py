@@ -12,7 +12,8 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from rca.correlate.rises import rise
+from rca.correlate.memory_limits import limit_of, limit_reached, silent_since
+from rca.correlate.rises import Rise, rise
 from rca.correlate.tracks import Point, Track, Tracks, derived, tracks
 from rca.correlate.view import View
 from rca.model import Event
@@ -43,7 +44,7 @@ def detect(view: View) -> list[Event]:
     events = [e for t in known.of("mem.available") if (e := _falls(t, known))]
     short = {e.host for e in events}
     grew = [e for t in known.of("mem.group_used", "mem.process", "mem.service") if (e := _rises(t, known, view))]
-    return events + grew + [e for t in known.of("mem.oom_kills") if (e := _kills(t, known, short))]
+    return events + grew + [e for t in known.of("mem.oom_kills") if (e := _kills(t, known, short, view))]
 
 
 def growth(points: Sequence[Point], sign: int) -> Growth | None:
@@ -115,10 +116,12 @@ def _smooth(points: list[Point]) -> list[Point]:
 
 def _rises(track: Track, known: Tracks, view: View) -> Event | None:
     found = growth(track.points, 1)
-    if found is None or not known.inside(track, found.worst) or found.amount < GREW_BYTES:
+    if found is None or not known.inside(track, found.worst):
         return None
-    limit = max((p.value for t in known.of("mem.group_limit") if (t.host, t.device) == (track.host, track.device) for p in t.points), default=0.0)
-    enough = found.worst.value >= 0.8 * limit if 0 < limit < 1e15 else found.worst.value >= GREW * max(1.0, found.start.value)
+    limit = limit_of(track, known)
+    if found.amount < (min(GREW_BYTES, TAKEN * limit) if limit else GREW_BYTES):
+        return None
+    enough = found.worst.value >= 0.8 * limit if limit else found.worst.value >= GREW * max(1.0, found.start.value)
     if not enough:
         return None
     about = track.about
@@ -146,14 +149,27 @@ def _slope(found: Growth) -> float | None:
     return found.amount / ((found.worst.time_ns - found.start.time_ns) / 1e9)
 
 
-def _kills(track: Track, known: Tracks, short: set[str | None]) -> Event | None:
+def _kills(track: Track, known: Tracks, short: set[str | None], view: View) -> Event | None:
     """A counter of kills says neither whom nor why: on a host with plenty of memory it is some group's own limit."""
     found = rise(track, known, 1, factor=0.0)
     if found is None:
         return None
+    if track.about.get("group") and (limit := limit_reached(track, found, known)):
+        return _group_kills(track, found, limit, view)
     stalled = any(t.host == track.host and rise(t, known, 5) for t in known.of("psi.mem_full_s"))
     grave = track.host in short or stalled
     return derived(
         Kind.HOST_OOM, f"{found.grown:.0f} process(es) killed for want of memory on {track.host or 'a host'}", track, found.at, found.before,
         severity="warning" if grave else "info", attrs={"kills": int(found.grown), "short": grave, "scope": "host" if grave else "group"},
     )  # fmt: skip
+
+
+def _group_kills(track: Track, found: Rise, limit: float, view: View) -> Event:
+    """Kills in a control group that had reached its limit: of the job's processes on that host those are hit that are not heard of again."""
+    silent = silent_since(track.host, found.at, view)
+    one = silent[0] if len(silent) == 1 else None
+    text = f"{found.grown:.0f} process(es) killed in control group {track.about['group']} on {track.host or 'a host'} at its limit of {limit / 2**20:.0f} MiB"
+    place = {} if one is None else {"rank": one.rank, "role": one.role, "pid": min(one.pids, default=None)}
+    return derived(Kind.HOST_OOM, text, track, found.at, found.before, severity="error" if silent else "info", attrs={
+        "kills": int(found.grown), "short": False, "scope": "group", "limit": limit,
+    }, **place)  # fmt: skip

@@ -63,6 +63,7 @@ class Samples:
 
     def __init__(self, name: str, shape: str = "samples") -> None:
         self.name, self.shape = name, shape
+        self.raw_cut = RAW_CUT
         self.stamp: Stamp | None = None  # of the lines that follow
         self.host: str | None = None
         self.zoned = self.timed = self.tabular = False
@@ -117,7 +118,7 @@ class Samples:
                 return True
             series = self._series[key] = []
         value = parsed * factor
-        point = (ns, value, at[0], at[1], at[2][:RAW_CUT])
+        point = (ns, value, at[0], at[1], at[2][: self.raw_cut])
         if len(series) > 1 and series[-1][1] == value == series[-2][1]:
             series[-1] = point
             return True

@@ -22,7 +22,6 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rca.ingest.samples._collect import RAW_CUT
 from rca.ingest.sources import Source
 from rca.ingest.spans import aliases, documents, samples_of_journal
 from rca.ingest.spans.requests import flat
@@ -134,7 +133,7 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None, line: b
         return journal
     kind, name, ns = value.get("e"), text_of(value.get("n"))[:200], journal.time(value.get("t"))
     if kind == "sample":
-        samples_of_journal.take(table, value.get("a"), ns, journal.process.get("host"), offset, line[:RAW_CUT].decode("utf-8", "replace"))
+        samples_of_journal.take(table, value.get("a"), ns, journal.process.get("host"), offset, line[: samples_of_journal.RAW_CUT].decode("utf-8", "replace"))
         return journal
     attributes = flat(value.get("a")) if isinstance(value.get("a"), dict) else {}
     key = text_of(value.get("id"))[:64]

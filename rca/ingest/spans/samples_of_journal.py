@@ -13,6 +13,7 @@ from rca.ingest.samples._collect import LARGEST, Samples, Subject
 from rca.ingest.spans.table import Table
 
 NUMBERED = ("gpu",)  # pairs whose value is a number
+RAW_CUT = 500  # characters of a line, which holds many values
 SUBJECT_MAX = 2_000  # characters
 
 
@@ -23,6 +24,7 @@ def take(table: Table, values: Any, ns: int | None, host: Any, offset: int, raw:
         return
     if table.samples is None:
         table.samples = Samples("journal", "rca_trace")
+        table.samples.raw_cut = RAW_CUT
     found: Samples = table.samples
     where = host if isinstance(host, str) else None
     for about, named in values.items():

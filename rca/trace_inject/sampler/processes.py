@@ -12,7 +12,7 @@ from rca.trace_inject.sampler._place import Place, Values, subject
 
 JOURNAL = re.compile(r"(.{1,200})-(\d{1,8})\.rca\.jsonl$")
 MOST = 64
-AGAIN_S = 2.0  # between two looks at the folder
+AGAIN_S = 1.0  # between two looks at the folder
 
 
 def pids(place: Place) -> list[int]:
