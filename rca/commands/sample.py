@@ -62,4 +62,5 @@ def run(interval: float, output: str | None, once: bool = False) -> int:
             signal.signal(number, lambda *_: ended.set())
         if not ended.wait(interval):
             sampler.run(found, interval, ended)
+    recorder.stop()  # and no record that it ended in order, which would speak of the job
     return OK

@@ -23,6 +23,7 @@ INTERNAL, CLIENT = 1, 3
 PEERS = ("peer", "rca.peer", "server.address", "net.peer.name")  # a span that names whom it calls is a call
 UNSET, OK, ERROR = 0, 1, 2
 NAMES = {"host": "host.name", "pid": "process.pid", "role": "rca.role", "rank": "dl.rank", "local_rank": "dl.local_rank", "world_size": "dl.world_size", "run": "rca.run_id", "attempt": "rca.attempt"}
+TRAINERS = ("train", "trainer", "actor", "policy", "process")  # roles whose ranks are those of the job
 #: Behind these the writer does not know any more whose end it has told; what is open all the same is told again.
 BREAKS = ("rca.dropped", "rca.stopped", "rca.open")
 SEGMENT = re.compile(r"\.(\d{1,4})(?=\.rca\.jsonl$)")
@@ -101,7 +102,8 @@ class _Process:
             return
         yield from self.finish()
         self._who, self.trace = who, _id(json.dumps(who), 32)
-        about = {NAMES[k]: v for k, v in record.items() if k in NAMES}
+        of_role = record.get("role", "train") not in TRAINERS  # such a rank counts within the role: it is none of the job's
+        about = {"rca.worker" if k == "rank" and of_role else NAMES[k]: v for k, v in record.items() if k in NAMES}
         self.resource = {"attributes": _attributes(about | {"service.name": str(record.get("role", "trainer"))})}
 
     def take(self, record: dict[str, Any]) -> None:

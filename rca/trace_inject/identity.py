@@ -10,7 +10,6 @@ import os
 import re
 import socket
 import time
-from hashlib import blake2b
 
 UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
 RANK = ("RCA_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -75,4 +74,6 @@ def trace_of_run(about: dict[str, str | int]) -> str | None:
     """
     if "run" not in about:
         return None
+    from hashlib import blake2b
+
     return blake2b(f"{about['run']}/{about.get('attempt', 0)}".encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -9,7 +9,6 @@ import atexit
 import json
 import os
 import sys
-import tempfile
 import time
 from typing import Any
 
@@ -30,7 +29,11 @@ _asked = False  # whether the environment has been looked at
 
 def default_folder() -> str:
     """A folder on this machine's own memory or disk: a network file system that hangs would hang the trainer."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
+    base = "/dev/shm"
+    if not os.access(base, os.W_OK):
+        import tempfile
+
+        base = tempfile.gettempdir()
     return os.path.join(base, f"rca-trace-{os.getuid() if hasattr(os, 'getuid') else 'user'}")
 
 
