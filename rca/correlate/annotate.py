@@ -62,7 +62,9 @@ def annotate(view: View) -> list[Event]:
         # A process outlives its helper threads by nature: that it wrote on says nothing about what the thread was needed for.
         if proc is not None and event.source is not None and not (ended or event.attrs.get("thread") or event.kind in ENDS_ALL) and progress.lived_on(event, proc):
             extra["lived_on"] = True
-        if proc is None and event.source is not None and event.kind not in NOT_OVER and pulse.steps_after(event, beats, view) >= pulse.ENOUGH:
+        if event.kind == Kind.NON_FINITE and (writer := view.identity.writer(event.source, str(event.attrs.get("stream") or ""))) is not None and progress.spoiled(writer):
+            extra["lasts"] = True
+        elif proc is None and event.source is not None and event.kind not in NOT_OVER and pulse.steps_after(event, beats, view) >= pulse.ENOUGH:
             extra["lived_on"] = True
         if (event.kind == Kind.KILLED_BY_KERNEL or (event.kind in OF_A_PROCESS and event.attrs.get("name"))) and host_edges.foreign(event, view) is True:
             extra["foreign"] = True

@@ -186,6 +186,11 @@ def _join(group: list[Event]) -> Event:
         first = min(timed, key=lambda e: (e.time_error_ns, e.time_ns or 0))
         changes["time_ns"], changes["time_error_ns"], changes["time_assumed"] = first.time_ns, first.time_error_ns, first.time_assumed
     attrs = {**{k: v for e in reversed(others) for k, v in e.attrs.items()}, **best.attrs}
+    for name, mark in (("stage", "said_stage"), ("step", "said_step")):
+        if changes.get(name) is not None:  # as sure as the copy that told it
+            attrs[mark] = next(e.attrs.get(mark) for e in others if getattr(e, name) is not None)
+    if best.time_ns is None and timed and first.attrs.get("span"):
+        attrs["inherited"] = first.attrs.get("inherited")
     for name in ("document", "remote"):
         if attrs.get(name) and not all(e.attrs.get(name) for e in group):
             del attrs[name]

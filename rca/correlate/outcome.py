@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rca.correlate import pulse
-from rca.correlate.progress import NOT_TERMINAL, OF_TOTAL, key_of, lived_on
+from rca.correlate.progress import NOT_TERMINAL, OF_TOTAL, key_of, lived_on, spoiled
 from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
@@ -11,12 +11,25 @@ from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
 #: Marks of events that did not bring the run down.
 SURVIVED = ("lived_on", "foreign", "outside", "recovered")
 #: What a healthy run prints, at its end too; an alarm is anything else that a signature knows.
-MARKERS = frozenset({Kind.LEAK_WARNING, Kind.STARTED, Kind.FINISHED, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED, Kind.LOADED})
+MARKERS = frozenset({Kind.LEAK_WARNING, Kind.STARTED, Kind.FINISHED, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED, Kind.LOADED, Kind.ENDS_INSIDE})
 FAILURES = frozenset({Kind.AGENT_REPORT, Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP, Kind.SCHEDULER_TIME_LIMIT})
 
 
 def how(view: View) -> str:
-    """`finished`, `failed`, `cut`, `goes_on` or `unknown`, judged by the last attempt."""
+    """`finished`, `failed`, `cut`, `goes_on` or `unknown`, judged by the last attempt.
+
+    A run whose loss was no number to the end has failed, although it made all its steps.
+    """
+    found = _end(view)
+    return "failed" if found in ("finished", "goes_on") and _spoiled(view) else found
+
+
+def _spoiled(view: View) -> bool:
+    bad = {(e.source, str(e.attrs.get("stream") or "")) for e in view.of(Kind.NON_FINITE)}
+    return bool(bad) and any((w.source, w.stream) in bad and w.attempt in (None, view.identity.attempts - 1) and spoiled(w) for w in view.identity.writers)
+
+
+def _end(view: View) -> str:
     last = view.attempt(view.identity.attempts - 1)
     finished = [p for p in last if p.finished]
     ended = [p for p in last if p.ended_by is not None]

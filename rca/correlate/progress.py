@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,13 +129,25 @@ def _take(proc: Proc, writer: Writer, clock: Clock) -> None:
 
 
 def lived_on(event: Event, proc: Proc) -> bool:
-    """Whether the process wrote on after the event: then it did not die of it."""
+    """Whether the process wrote on after the event: then it did not die of it. A loss that is no number to the end is not got over by steps that follow."""
     seq = event.attrs.get("last_seq") or event.attrs.get("seq")
     writer = next((w for w in proc.writers if w.source == event.source and w.stream == event.attrs.get("stream")), None)
+    if event.kind == Kind.NON_FINITE and writer is not None and spoiled(writer):
+        return False
     if writer is not None and seq is not None and writer.info["lines"] - seq > SURVIVED_LINES:
         return True
     timed = event.time_ns is not None and proc.last_ns is not None and not event.attrs.get("inherited")
     return bool(timed and (proc.last_ns or 0) - (event.time_ns or 0) - event.time_error_ns > SURVIVED_NS)
+
+
+def spoiled(writer: Writer) -> bool:
+    """Whether what a process last stated of its training is no number: its last two losses, or the gradient norms of its last three lines (some trainers print an average in place of such a loss)."""
+    points = [p[6] for p in writer.info.get("series", ())]
+    for name, least in (("loss", 2), ("gradient", 3)):
+        last = [p[name] for p in points if name in p][-least:]
+        if len(last) == least and not any(map(math.isfinite, last)):
+            return True
+    return False
 
 
 def _all_steps_done(proc: Proc) -> bool:

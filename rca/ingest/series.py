@@ -7,6 +7,8 @@ newest as they are, older ones ever more thinly, so that a stream of any length 
 {'loss': 6.444662, 'gradient': 98258.265, 'seconds': 18.7061}
 >>> values("{'loss': nan, 'grad_norm': 0.7, 'epoch': 0.1}"), values("validation loss: 3.1"), values("step 4: loss 2.5, 1,234 tok/s")
 ({'loss': nan, 'gradient': 0.7}, {}, {'loss': 2.5, 'rate': 1234.0})
+>>> values("{'loss': '3.981', 'grad_norm': 'nan', 'learning_rate': '0.0095'}")
+{'loss': 3.981, 'gradient': nan}
 >>> values("Epoch 0: 10%|# | 10/100 [00:10<01:00,  4.00it/s, v_num=0, loss=2.310]"), values("R0 batch 4: Loss/train inf (2.1s/it)")
 ({'loss': 2.31, 'seconds': 0.25}, {'loss': inf, 'seconds': 2.1})
 
@@ -26,7 +28,7 @@ LEAST = 12  # points of a stream, however many streams there are
 CUT = 600  # characters of a line that are looked at: metrics stand first
 NUMBER = r"(?>[-+]?(?:\d[\d,]{0,20}\.?\d{0,20}(?:e[-+]?\d{1,3})?|nan|inf(?:inity)?))"
 #: What may stand between a name and its value, and the value. Anchored at the end of a name that was found by its letters: no search.
-VALUE = re.compile(rf"(?:/train|/total)?['\"]?\s{{0,6}}[:=]?\s{{0,6}}(?:tensor\()?({NUMBER})(?![a-z_%])")
+VALUE = re.compile(rf"(?:/train|/total)?['\"]?\s{{0,6}}[:=]?\s{{0,6}}['\"]?(?:tensor\()?({NUMBER})(?![a-z_%])")
 TIME = re.compile(rf"(?: per (?:iteration|step|iter))?(?: ?\((ms|s)\))?['\"]?\s{{0,6}}[:=]?\s{{0,6}}({NUMBER}) ?(ms|s)?(?![a-z])")
 BEFORE = re.compile(r"(\d[\d,]{0,20}\.?\d{0,9}) ?(?:tok|token|tokens|toks|samples)?$")
 PER_SECOND = re.compile(r"(?:/s|per[ _]s)(?:ec(?:ond)?)?(?:/gpu|/device)?")

@@ -125,7 +125,7 @@ def _weigh(match: Match, run: Run, graph: Graph) -> tuple[float, list[str]]:
         terms.append(("it happened long before or after the run", EXPLAINED - 2))
     if cause.attrs.get("foreign"):
         terms.append(("the process belongs to nobody of this job", EXPLAINED - 2))
-    if proc.get("finished") and not match.rule.survivable:
+    if proc.get("finished") and not match.rule.survivable and not cause.attrs.get("lasts"):
         terms.append(("the process finished its work", SURVIVED))
     return sum(worth for _, worth in terms), [f"{worth:+.1f} {name}" for name, worth in terms]
 
