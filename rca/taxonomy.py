@@ -196,6 +196,7 @@ class Kind(StrEnum):
     ACTOR_DIED = "actor.died"
     SERVICE_LOST = "service.lost"  # a service that several roles use is dead or does not answer
     REQUEST_OPEN = "request.open"  # a request or span that began and has no end
+    ENDS_INSIDE = "trace.ends_inside"  # derived: the last that a process wrote is the start of this span; it died in it, or still is
     PARTIAL_RESULT = "batch.partial"
     PAYLOAD_DIFFERS = "payload.differs"  # count, shape or checksum differ between sender and receiver
     BATCH_MISMATCH = "batch.mismatch"
@@ -227,4 +228,5 @@ VICTIM_KINDS = frozenset({
 QUIET_KINDS = frozenset({
     Kind.STARTED, Kind.FINISHED, Kind.RETRIED, Kind.STACK_DUMP, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED,
     Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE, Kind.SHM_ROOM, Kind.LOSS_SPIKE, Kind.EVENT_ACKNOWLEDGED, Kind.CLOCK_OFF,
+    Kind.ENDS_INSIDE,
 })  # fmt: skip

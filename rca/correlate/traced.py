@@ -163,7 +163,7 @@ def _retries(failed: set[int], mine: dict[int, int], out: list[Event], dropped: 
 
 
 def _open(rows: set[int], mine: dict[int, int], out: list[Event], dropped: set[int], spans: Spans) -> None:
-    """Keep of the spans without an end the innermost of each process that lasted longer than others of its name."""
+    """Keep of the spans without an end the innermost of each process that lasted longer than others of its name; the last that began in it tells at least where it was."""
     if not rows:
         return
     ends = spans.columns["end"]
@@ -183,13 +183,19 @@ def _open(rows: set[int], mine: dict[int, int], out: list[Event], dropped: set[i
             outer.add(above)
             above = spans.up[above]
     told = []
+    inmost: dict[int, int] = {}  # of each process, the last that began
+    for row in sorted(rows - outer):
+        inmost[spans.columns["proc"][row]] = max(row, inmost.get(spans.columns["proc"][row], row), key=lambda r: (spans.columns["start"][r], r))
     for row in sorted(rows):
         place, start = mine[row], spans.columns["start"][row]
         lasted = (last - start) / 1e9 if start != NO_TIME else 0.0
         others = usual.get(spans.columns["name"][row])
         most = OPEN_TIMES * median(others) if others else OPEN_SECONDS
         if row in outer or lasted < max(most, 1.0):
-            dropped.add(place)
+            if inmost.get(spans.columns["proc"][row]) == row:
+                out[place] = out[place].but(kind=Kind.ENDS_INSIDE, severity="info")
+            else:
+                dropped.add(place)
             continue
         event = out[place]
         text = f"{event.text}: open for {lasted:.0f} s" + (f", others took {median(others):.1f} s" if others else "")

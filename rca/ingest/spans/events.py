@@ -7,7 +7,7 @@ from typing import Any
 from rca.ingest.reader import TEXT_CUT, Reader, Stream
 from rca.ingest.signatures import Signature
 from rca.ingest.sources import Source, read_range
-from rca.ingest.spans import failures, records
+from rca.ingest.spans import failures, metrics, records
 from rca.ingest.spans.table import CALLS, NO_TIME, Table
 from rca.ingest.times import Stamp
 from rca.taxonomy import Kind
@@ -36,6 +36,7 @@ def emit(table: Table, source: Source, reader: Reader, engine: Any, by_literal: 
         if note["end"] is None or failures.failed(note):
             _one(note, table, writers, reader, engine, by_literal)
     _confirmed(table, writers, reader)
+    metrics.emit(table.records, source, writers, reader)
     records.emit(table, writers, reader)
     for row in table.pace().slow():
         offset = table.columns["offset"][row]
@@ -44,7 +45,7 @@ def emit(table: Table, source: Source, reader: Reader, engine: Any, by_literal: 
 
 
 def _one(note: dict[str, Any], table: Table, writers: Writers, reader: Reader, engine: Any, by_literal: list[list[Signature]]) -> None:
-    stage, _step = table.phases[note["phase"]]
+    stage, step = table.phases[note["phase"]]
     worker, address, port = table.peers[note["peer"]]
     stream = writers.at(note)
     at = writers.place(note["offset"], note["id"])
@@ -56,11 +57,12 @@ def _one(note: dict[str, Any], table: Table, writers: Writers, reader: Reader, e
     }  # fmt: skip
     fields = {"trace_id": note["trace"] or None, "span_id": note["id"] or None, "request_id": _text(own.get("request")), "path": _text(own.get("path")), "group": _text(own.get("group")),
               "gpu": own.get("gpu") if isinstance(own.get("gpu"), int) else None}  # fmt: skip
+    said = {"step": step} if step is not None else {}
     began = len(reader.events)
     to = (f" to {worker}" if worker else "") + (f" at {address}" + (f":{port}" if port else "") if address else "")
     if note["end"] is None:
         stream.stamp = _stamp(note["start"]) if table.clock else None
-        reader._emit(stream, Kind.REQUEST_OPEN, f"{note['name']}{to} began and has no end", "warning", at, attrs=attrs, **fields)
+        reader._emit(stream, Kind.REQUEST_OPEN, f"{note['name']}{to} began and has no end", "warning", at, attrs=attrs, **fields, **said)
         return
     stream.stamp = _stamp(note["end"] or note["start"]) if table.clock else None
     signatures = known(failures.said(note), engine, by_literal)
@@ -68,7 +70,7 @@ def _one(note: dict[str, Any], table: Table, writers: Writers, reader: Reader, e
         kind, how = failures.of_call(note, stage)
         words = failures.said(note)
         text = f"{note['name']}{to} {how}" + (f": {words}" if words and words not in how else "")
-        reader._emit(stream, kind, text[:TEXT_CUT], "error", at, attrs=attrs, **fields)
+        reader._emit(stream, kind, text[:TEXT_CUT], "error", at, attrs=attrs, **fields, **said)
         return
     raised = failures.exceptions(note)
     stack = next((str(f["stack"]) for _, f in reversed(raised) if "Traceback (most recent call last)" in str(f.get("stack", ""))), None)
@@ -84,7 +86,7 @@ def _one(note: dict[str, Any], table: Table, writers: Writers, reader: Reader, e
         reader._emit(stream, kind, text[:TEXT_CUT], severity, at, attrs=attrs | {k: v for k, v in more.items() if v is not None})
     for event in reader.events[began:]:
         event.update({k: v for k, v in fields.items() if v is not None and (k in ("trace_id", "span_id", "request_id") or event.get(k) is None)})
-        event["attrs"] = {**attrs, **event["attrs"]}
+        event["attrs"] = {**attrs, **event["attrs"], **({"said_step": True} if said else {})}
 
 
 def known(text: str, engine: Any, by_literal: list[list[Signature]]) -> list[Signature]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from rca.ingest.spans.failures import SAVES
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 KEPT = 4_000  # records that go on to correlate
 DONE = ("true", "1", "yes", "ok", "complete", "completed", "committed", "success")
+LOADS = re.compile(r"(?<!up)(?<!down)(?<!off)load|restore|resume|read", re.I)
 PAYLOAD = ("count", "shape", "dtype", "checksum")
 
 
@@ -29,9 +31,10 @@ def emit(table: Table, writers: Writers, reader: Reader) -> None:
     saves: dict[tuple, list[dict[str, Any]]] = {}
     for record in table.records:
         if record["e"] == "checkpoint":
-            saves.setdefault((str(record["fields"].get("path") or record["name"]), record["step"], record["process"].get("rank")), []).append(record)
-    for found in saves.values():
-        _checkpoint(found, writers, reader)
+            loads = LOADS.search(record["name"]) is not None
+            saves.setdefault((str(record["fields"].get("path") or record["name"]), record["step"], record["process"].get("rank"), loads), []).append(record)
+    for (*_, loads), found in saves.items():
+        (_loaded if loads else _checkpoint)(found, writers, reader)
     _exits(table, writers, reader)
     kept = [r for r in table.records if r["e"] not in ("checkpoint", "exit") and (r["e"] != "event" or r["receivers"] or "receivers" in r["fields"])]
     table.records = kept[-KEPT:]
@@ -51,6 +54,14 @@ def _exits(table: Table, writers: Writers, reader: Reader) -> None:
             reader._emit(stream, Kind.FINISHED, "the process ended in order", "info", writers.place(record["offset"], record["id"]), attrs={"span": True, "inherited": False})
 
 
+def _stream(record: dict[str, Any], writers: Writers, stage: str | None) -> Any:
+    """The stream of a record's process, at the record's time, stage and step."""
+    stream = writers.of_process(record["process"])
+    stream.stage, stream.step = record["stage"] or stage, record["step"]
+    stream.stamp = Stamp(record["ns"], 500, True, True, False) if record["ns"] else None
+    return stream
+
+
 def _checkpoint(records: list[dict[str, Any]], writers: Writers, reader: Reader) -> None:
     """What became of one checkpoint: complete, failed, or begun and left."""
     last = records[-1]
@@ -61,10 +72,9 @@ def _checkpoint(records: list[dict[str, Any]], writers: Writers, reader: Reader)
     broken = (error is not None and failed_tag(error)) or not synced
     if "complete" not in own and "fsync" not in own and error is None:
         return  # it says nothing of an end
-    stream = writers.of_process(last["process"])
-    stream.stage, stream.step = last["stage"] or "save", last["step"]
-    stream.stamp = Stamp(last["ns"], 500, True, True, False) if last["ns"] else None
+    stream = _stream(last, writers, "save")
     at = writers.place(last["offset"], last["id"])
+    step = {"step": last["step"]} if last["step"] is not None else {}
     path = own.get("path")
     what = f"checkpoint {path}" if path else f"checkpoint of {last['name']}"
     if broken:
@@ -73,4 +83,21 @@ def _checkpoint(records: list[dict[str, Any]], writers: Writers, reader: Reader)
         kind, severity, text = Kind.SAVED, "info", f"{what} is complete"
     else:
         kind, severity, text = Kind.SAVE_OPEN, "warning", f"{what} was begun and is not complete"
-    reader._emit(stream, kind, text, severity, at, attrs={"span": True, "inherited": False, "files": own.get("files")}, **({"path": str(path)} if path else {}))
+    reader._emit(stream, kind, text, severity, at, attrs={"span": True, "inherited": False, "stage_key": True, "files": own.get("files")}, **step, **({"path": str(path)} if path else {}))
+
+
+def _loaded(records: list[dict[str, Any]], writers: Writers, reader: Reader) -> None:
+    """What a checkpoint was found to be before it was read: as it was written, or not."""
+    for last in records:
+        own = last["fields"]
+        error = own.get("error")
+        broken = (error is not None and failed_tag(error)) or str(own.get("complete", "")).lower() in ("false", "0")
+        if not broken and str(own.get("complete", "")).lower() not in DONE:
+            continue  # it was taken as it is
+        stream = _stream(last, writers, "recover")
+        path = str(own["path"]) if own.get("path") else None
+        what = f"checkpoint {path}" if path else f"checkpoint of {last['name']}"
+        text = f"{what} is not as it was written: {error or 'incomplete'}" if broken else f"{what} is as it was written"
+        damage = own.get("error")
+        attrs = {"span": True, "inherited": False, "stage_key": True, **({"file": str(damage).split(" ", 1)[0]} if broken and damage else {})}
+        reader._emit(stream, Kind.CHECKPOINT_INVALID if broken else Kind.LOADED, text, "error" if broken else "info", writers.place(last["offset"], last["id"]), attrs=attrs, **({"path": path} if path else {}))
