@@ -11,17 +11,22 @@ from rca.taxonomy import QUIET_KINDS, VICTIM_KINDS, Kind
 #: Marks of events that did not bring the run down.
 SURVIVED = ("lived_on", "foreign", "outside", "recovered")
 #: What a healthy run prints, at its end too; an alarm is anything else that a signature knows.
-MARKERS = frozenset({Kind.LEAK_WARNING, Kind.STARTED, Kind.FINISHED, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED, Kind.LOADED, Kind.ENDS_INSIDE})
+MARKERS = frozenset({Kind.LEAK_WARNING, Kind.STARTED, Kind.FINISHED, Kind.SAVE_STARTED, Kind.SAVED, Kind.LOAD_STARTED, Kind.LOADED, Kind.ENDS_INSIDE, Kind.EVENT_ACKNOWLEDGED})
 FAILURES = frozenset({Kind.AGENT_REPORT, Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP, Kind.SCHEDULER_TIME_LIMIT})
 
 
 def how(view: View) -> str:
     """`finished`, `failed`, `cut`, `goes_on` or `unknown`, judged by the last attempt.
 
-    A run whose loss was no number to the end has failed, although it made all its steps.
+    A run whose loss was no number to the end has failed, although it made all its steps; so has one that used what both ends tell differently.
     """
     found = _end(view)
-    return "failed" if found in ("finished", "goes_on") and _spoiled(view) else found
+    return "failed" if (found in ("finished", "goes_on") and _spoiled(view)) or (found in ("finished", "goes_on", "unknown") and _used_damaged(view)) else found
+
+
+def _used_damaged(view: View) -> bool:
+    """Whether what arrived is not what was sent, or what was read not what was written: that nobody noticed makes it no better."""
+    return any(e.attrs.get("what") for e in view.of(Kind.PAYLOAD_DIFFERS)) or any(e.attrs.get("manifest") for e in view.of(Kind.CHECKPOINT_INVALID))
 
 
 def _spoiled(view: View) -> bool:

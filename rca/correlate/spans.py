@@ -114,8 +114,21 @@ class Spans:
         """What is known of the process that a call went to: worker, address, port, and its host, pid and gpu where it answered a call."""
         worker, address, port = self.peers[self.columns["peer"][row]]
         known = self.procs[self.served[self.columns["peer"][row]]] if self.columns["peer"][row] in self.served else {}
-        found = {"worker": worker, "address": address, "port": port, "host": known.get("host") or self.addresses().get(address or ""), "pid": known.get("pid"), "gpu": known.get("gpu"), "rank": known.get("rank")}
+        found = {"worker": worker or worker_name(known), "role": known.get("role"), "address": address, "port": port, "host": known.get("host") or self.addresses().get(address or ""), "pid": known.get("pid"), "gpu": known.get("gpu"), "rank": known.get("rank")}
         return {k: v for k, v in found.items() if v is not None}
+
+
+def worker_name(about: dict[str, Any]) -> str | None:
+    """What a process of a role is called: `rollout/3`; None where it states no number.
+
+    >>> worker_name({"role": "rollout", "worker": 3}), worker_name({"role": "train", "rank": 0}), worker_name({"worker": "gen/1"}), worker_name({"role": "controller"})
+    ('rollout/3', 'train/0', 'gen/1', None)
+    """
+    number = about.get("worker", about.get("rank"))
+    if isinstance(number, str) and not number.isdecimal():
+        return number
+    base = about.get("role") or about.get("service")
+    return f"{base}/{number}" if base is not None and number is not None else None
 
 
 def join(readings: list[Reading]) -> Spans:

@@ -129,7 +129,7 @@ def _call(event: Event, row: int, spans: Spans) -> Event:
     known = spans.callee(row)
     about = event.attrs.get("about")
     if about is None and (known.get("worker") or known.get("host")):
-        about = {k: v for k, v in known.items() if k in ("worker", "host", "pid", "gpu", "rank")}
+        about = {k: v for k, v in known.items() if k in ("worker", "role", "host", "pid", "gpu", "rank")}
         about.setdefault("worker", f"{known.get('address')}:{known.get('port')}")
     elif about is not None:
         about = {**{k: v for k, v in known.items() if k in ("host", "pid")}, **{k: v for k, v in about.items() if v is not None}}

@@ -113,7 +113,10 @@ def _weigh(match: Match, run: Run, graph: Graph) -> tuple[float, list[str]]:
     terms = [(f"base rate of {match.cause_class}", prior(match.cause_class)), *match.terms()]
     cause = match.cause
     proc = run.processes.get((cause.attempt or 0, cause.rank if cause.rank is not None else cause.actor)) or {}
-    if cause.attrs.get("lived_on") and not match.rule.survivable:
+    silent = bool(cause.attrs.get("manifest"))  # what was read is not what was written: nobody need notice
+    if silent:
+        pass
+    elif cause.attrs.get("lived_on") and not match.rule.survivable:
         terms.append(("the process went on after it", SURVIVED))
     elif cause.attrs.get("lived_on") and not any(_felt(e, run) for e in match.found.values() if e is not cause):
         terms.append(("the process went on after it, and nothing came of it", UNSEEN))
@@ -125,7 +128,7 @@ def _weigh(match: Match, run: Run, graph: Graph) -> tuple[float, list[str]]:
         terms.append(("it happened long before or after the run", EXPLAINED - 2))
     if cause.attrs.get("foreign"):
         terms.append(("the process belongs to nobody of this job", EXPLAINED - 2))
-    if proc.get("finished") and not match.rule.survivable and not cause.attrs.get("lasts"):
+    if proc.get("finished") and not silent and not match.rule.survivable and not cause.attrs.get("lasts"):
         terms.append(("the process finished its work", SURVIVED))
     return sum(worth for _, worth in terms), [f"{worth:+.1f} {name}" for name, worth in terms]
 

@@ -22,6 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 STACK_MAX = 6  # innermost frames of an error
 MESSAGE_MAX = 600
 #: What is no failure: a generator that is left, a loop that ends, an exit that says all is well.
+CANCELLED = ("CancelledError", "Cancelled")
 NO_FAILURE = (GeneratorExit, StopIteration, StopAsyncIteration)
 
 now = time.time_ns
@@ -157,7 +158,9 @@ class Span:
     def _last(self, error: BaseException) -> dict[str, Any]:
         """The record of an end by an exception."""
         record: dict[str, Any] = {"t": now(), "e": "end", "id": self.key}
-        if is_failure(error):
+        if type(error).__name__ in CANCELLED:  # its caller gave it up: why is another span's to say
+            record["a"] = {"status": "unset", "rca.cancelled": True}
+        elif is_failure(error):
             record["a"] = {"status": "error", "exception.type": f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."), "exception.message": str(error)[:MESSAGE_MAX], "exception.stacktrace": _stack(error)}
         return record
 

@@ -85,6 +85,13 @@ class Job:
         """Wait for its end; gives the exit code."""
         return self.process.wait(timeout_s)
 
+    def wait_for_text(self, text: str, timeout_s: float = 60) -> None:
+        """Wait until it has printed something."""
+        until = time.monotonic() + timeout_s
+        while text not in self.said():
+            assert time.monotonic() < until, self.said()[-3000:]
+            time.sleep(LOOK_S)
+
     def said(self) -> str:
         """What it printed."""
         return (self.folder / "job.log").read_text(errors="replace")

@@ -32,7 +32,7 @@ def detect(view: View) -> list[Event]:
             calls.setdefault(name, []).append(event)
     found: dict[tuple, Event] = {}
     for name, events in sorted(calls.items(), key=lambda kv: str(kv[0])):
-        proc = next((p for p in view.procs.values() if name == p.actor or any(w.actor == name for w in p.writers)), None)
+        proc = next((p for p in view.procs.values() if name in (p.actor, p.rank) or any(w.actor == name for w in p.writers)), None)
         if proc is None:
             continue
         events = [e for e in events if key_of(e) != proc.key and not _answered_later(proc, e)]
@@ -44,7 +44,7 @@ def detect(view: View) -> list[Event]:
         text = f"{proc.actor or f'rank {proc.rank}'} does not answer: {'its connection is refused or reset' if how == 'refused' else 'requests to it time out'}"
         callers = sorted({e.actor or f"rank {e.rank}" for e in events})
         found.setdefault(proc.key, Event(
-            Kind.ACTOR_SILENT, text, time_ns=first.time_ns, host=proc.host, role="meta_server" if meta else proc.role, actor=proc.actor, rank=proc.rank,
+            Kind.ACTOR_SILENT, text, time_ns=first.time_ns, host=proc.host, role="meta_server" if meta else proc.role, actor=proc.actor, rank=proc.rank, pid=min(proc.pids) if len(proc.pids) == 1 else None,
             stage=first.stage, step=first.step, attempt=proc.attempt, attrs={"how": how, "role_meta": meta, "callers": callers},
             also=first.records[:1] + ((proc.last,) if proc.last else ()),
         ))  # fmt: skip

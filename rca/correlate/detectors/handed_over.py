@@ -11,6 +11,7 @@ from rca.taxonomy import Kind
 COMPARED = ("count", "shape", "dtype", "checksum")
 SENT = ("sender", "send", "sent", "out", "source", "src", "emit")
 RECEIVED = ("receiver", "receive", "received", "recv", "in", "destination", "dst", "deliver", "delivered")
+LATE_NS, LATE_TIMES = 1_000_000_000, 5  # a confirmation that takes longer than this, and so many times the longest, will not come
 MOST = 16  # payloads that are told
 
 
@@ -44,8 +45,17 @@ def _payloads(view: View, records: list[tuple[str, dict[str, Any]]]) -> list[Eve
                 attrs = {"differs": sorted(differs), "sender": _who(origin), "receiver": _who(record), "sender_host": origin["process"].get("host")}
                 if "count" in differs:
                     attrs |= {"wanted": differs["count"][0], "got": differs["count"][1]}
+                attrs["what"] = _what(differs)
                 found.append(_event(view, Kind.PAYLOAD_DIFFERS, f"{record['name']}: {words}", "error", record, [(where, record), (source, origin)], attrs))
     return found[:MOST]
+
+
+def _what(differs: dict[str, tuple[Any, Any]]) -> str:
+    """`rows` where some did not arrive, `form` for another shape, type or more of it, `bytes` where only what they hold differs."""
+    if "count" in differs:
+        sent, got = (int(str(n)) if str(n).isdecimal() and len(str(n)) < 18 else None for n in differs["count"])
+        return "rows" if sent is not None and got is not None and got < sent else "form"
+    return "bytes" if set(differs) == {"checksum"} else "form"
 
 
 def _events(view: View, records: list[tuple[str, dict[str, Any]]]) -> list[Event]:
@@ -74,11 +84,23 @@ def _events(view: View, records: list[tuple[str, dict[str, Any]]]) -> list[Event
             continue
         for name in missing[:MOST] or [None]:
             text = f"{record['name']} was not confirmed by {name or f'{count - len(names)} of {count} receivers'}"
-            attrs = {"callee": name, "got": len(names), "wanted": count, "caller": _who(record)}
+            attrs = {"callee": name, "got": len(names), "wanted": count, "sender": _who(record), "receiver_lived": _lived_on(view, name, record, acks)}
             if name and (about := _about(view, name)):
                 attrs["about"] = about
             found.append(_event(view, Kind.EVENT_LOST, text, "error", record, [(source, record)], attrs))
     return [*found, *([good] if good else [])]
+
+
+def _lived_on(view: View, name: str | None, record: dict[str, Any], acks: dict[str, list[tuple[str, dict[str, Any]]]]) -> bool:
+    """Whether the receiver was there long after the event was sent: far longer than any confirmation took."""
+    numbers = [i for i, about in enumerate(view.spans.procs) if name is not None and name in (_named(about), str(about.get("worker", "")))]
+    sent = {r["id"]: r["ns"] for _, r in view.spans.records if r["e"] == "event" and r["ns"]}
+    delays = [ack["ns"] - sent[key] for key, found in acks.items() if key in sent for _, ack in found if ack["ns"]]
+    if not numbers or not record["ns"]:
+        return False
+    columns = view.spans.columns
+    last = max((max(start, end) for proc, start, end in zip(columns["proc"], columns["start"], columns["end"], strict=True) if proc in numbers), default=0)
+    return last - record["ns"] > max(LATE_NS, LATE_TIMES * max(delays, default=0))
 
 
 def _about(view: View, name: str) -> dict[str, Any]:

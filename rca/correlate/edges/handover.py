@@ -21,6 +21,25 @@ def build(view: View) -> list[Edge]:
                 continue
             if _concerns(lost, event) and follows(lost, event) and not own_doing(event):
                 found.append(Edge(lost.event_id, event.event_id, "handover"))
+    return found + _waited(view)
+
+
+WAITS = frozenset({Kind.EXCEPTION, Kind.LOGGED_ERROR, Kind.RPC_ERROR_REPLY, Kind.RPC_TIMEOUT, Kind.RPC_FAILED, Kind.REQUEST_OPEN, Kind.ACTOR_SILENT, Kind.ASSERTION})
+
+
+def _waited(view: View) -> list[Edge]:
+    """Edges from an event that a living receiver never confirmed to what then failed there, or was called there in vain."""
+    found = []
+    for lost in view.of(Kind.EVENT_LOST):
+        told = lost.attrs.get("about") or {}
+        if not lost.attrs.get("receiver_lived") or told.get("pid") is None:
+            continue
+        for event in view.events:
+            about = event.attrs.get("about") or {}
+            there = (about.get("pid"), about.get("host")) if about.get("pid") is not None else (event.pid, event.host)
+            later = lost.time_ns is None or event.time_ns is None or event.time_ns >= lost.time_ns
+            if event.kind in WAITS and there[0] == told["pid"] and there[1] in (None, told.get("host")) and later and event.event_id != lost.event_id:
+                found.append(Edge(lost.event_id, event.event_id, "handover"))
     return found
 
 

@@ -61,6 +61,8 @@ def ports_of(view: View) -> dict[str, set]:
 def callees(event: Event, view: View, ports: dict[str, set]) -> set:
     """Ranks and actor names that an event's text calls, by port or by name."""
     names: set = set()
+    if event.attrs.get("span") and (about := event.attrs.get("about")) and about.get("pid") is not None:  # both halves of a traced call tell whose it was
+        names |= {w.actor if w.rank is None else w.rank for w in view.identity.writers if w.pid == about["pid"] and about.get("host") in (None, w.host)} - {None}
     for port in PORT.findall(event.text):
         names |= ports.get(port, set())
     for writer in view.identity.writers:

@@ -29,6 +29,8 @@ from rca.taxonomy import Kind
 
 scanned = lexicon.scanned
 
+#: What `warnings.warn` shows: whoever calls it goes on.
+WARNED = re.compile(r"\S{1,400}\.py:\d{1,7}: (?:\w{1,60}\.){0,8}\w{0,60}Warning: ")
 MOST = 200  # events of one file that rest on plain words
 NEAR = 24  # words between the first and the last of a conjunction, at most
 NEGATED = 2  # words before a state in which a negation counts
@@ -72,7 +74,7 @@ def sense(line: Line, raw: str) -> Sense | None:
     if needed > 1 and ((line.step is not None and needed > 2) or not lexicon.alarm((raw if raw.isascii() else english(raw)).lower())):
         return None
     text = alike(line.text)
-    if needed > 1 and _is_table(text):
+    if needed > 1 and (_is_table(text) or WARNED.match(text)):
         return None
     if kernel:
         return _meaning(text, "info")

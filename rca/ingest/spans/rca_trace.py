@@ -36,6 +36,7 @@ SAMPLE = """\
 EXIT = "rca.exit"
 KINDS = ("start", "end", "event", "sample", "handoff", "ack", "checkpoint")
 TRAINERS = ("train", "trainer", "actor", "policy", "process")  # roles whose ranks are those of the job
+GIVEN_UP_NS = 1_000_000_000  # a call that was cancelled sooner was cancelled for another's sake
 OPEN_MAX = 200_000
 JOURNALS_MAX = 1000  # headers of one file
 EVENTS_MAX = 16  # of one span
@@ -151,6 +152,8 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None, line: b
     elif kind == "end":
         begun = journal.open.pop(key, None) or journal.lost.pop(key, (None,))[0]
         record, start, at, events = begun or (value | {"a": {}}, None, offset, [])
+        if attributes.get("rca.cancelled") is True and start is not None and ns is not None and ns - start > GIVEN_UP_NS:
+            ns = None  # it was waited for, and given up: as good as one without an end
         _add(table, record, attributes, start, ns, at, events, journal)
     elif kind == "event" and name == EXIT:
         table.record("exit", name, key, ns, offset, aliases.fields(attributes), journal.process, None, None)
@@ -166,9 +169,9 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None, line: b
                 reason = "records that the process could not write"
                 table.gaps[reason] = table.gaps.get(reason, 0) + max(1, aliases.number(attributes.get("count")) or 1)
         else:
-            raw_lists = {k: v for k, v in (value.get("a") or {}).items() if isinstance(v, list)} if isinstance(value.get("a"), dict) else {}
+            raw_lists = {aliases.field_of(k) or k: v for k, v in (value.get("a") or {}).items() if isinstance(v, list)} if isinstance(value.get("a"), dict) else {}
             table.record(kind, name, key, ns, offset, aliases.fields(attributes | {k: str(len(v)) for k, v in raw_lists.items()}), journal.process, value.get("st"), aliases.number(value.get("s")),
-                         text_of(value.get("rq")), [text_of(x)[:80] for x in raw_lists.get("receivers", raw_lists.get("workers", []))[:1024]])  # fmt: skip
+                         text_of(value.get("rq")), [text_of(x)[:80] for x in raw_lists.get("receivers", [])[:1024]])  # fmt: skip
     else:
         table.damaged += 1
     return journal

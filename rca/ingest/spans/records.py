@@ -33,8 +33,12 @@ def emit(table: Table, writers: Writers, reader: Reader) -> None:
         if record["e"] == "checkpoint":
             loads = LOADS.search(record["name"]) is not None
             saves.setdefault((str(record["fields"].get("path") or record["name"]), record["step"], record["process"].get("rank"), loads), []).append(record)
+    whole = max((r["ns"] or 0 for (*_, loads), found in saves.items() if loads for r in found if str(r["fields"].get("complete", "")).lower() in DONE), default=-1)
     for (*_, loads), found in saves.items():
-        (_loaded if loads else _checkpoint)(found, writers, reader)
+        if loads:
+            _loaded(found, writers, reader, whole)
+        else:
+            _checkpoint(found, writers, reader)
     _exits(table, writers, reader)
     kept = [r for r in table.records if r["e"] not in ("checkpoint", "exit") and (r["e"] != "event" or r["receivers"] or "receivers" in r["fields"])]
     table.records = kept[-KEPT:]
@@ -86,8 +90,8 @@ def _checkpoint(records: list[dict[str, Any]], writers: Writers, reader: Reader)
     reader._emit(stream, kind, text, severity, at, attrs={"span": True, "inherited": False, "stage_key": True, "files": own.get("files")}, **step, **({"path": str(path)} if path else {}))
 
 
-def _loaded(records: list[dict[str, Any]], writers: Writers, reader: Reader) -> None:
-    """What a checkpoint was found to be before it was read: as it was written, or not."""
+def _loaded(records: list[dict[str, Any]], writers: Writers, reader: Reader, whole_ns: int) -> None:
+    """What a checkpoint was found to be before it was read: as it was written, or not. `whole_ns`: when one was read last that is."""
     for last in records:
         own = last["fields"]
         error = own.get("error")
@@ -99,5 +103,6 @@ def _loaded(records: list[dict[str, Any]], writers: Writers, reader: Reader) -> 
         what = f"checkpoint {path}" if path else f"checkpoint of {last['name']}"
         text = f"{what} is not as it was written: {error or 'incomplete'}" if broken else f"{what} is as it was written"
         damage = own.get("error")
-        attrs = {"span": True, "inherited": False, "stage_key": True, **({"file": str(damage).split(" ", 1)[0]} if broken and damage else {})}
+        silent = True if broken and whole_ns < (last["ns"] or 0) else None  # it was used as it is, and nobody need notice
+        attrs = {"span": True, "inherited": False, "stage_key": True, "manifest": silent, **({"file": str(damage).split(" ", 1)[0]} if broken and damage else {})}
         reader._emit(stream, Kind.CHECKPOINT_INVALID if broken else Kind.LOADED, text, "error" if broken else "info", writers.place(last["offset"], last["id"]), attrs=attrs, **({"path": path} if path else {}))

@@ -50,7 +50,7 @@ class Call:
         if spans.mirror is not None:
             spans.mirror.end(span, error)
         record: dict[str, Any] = {"t": spans.now(), "e": "end", "id": span.key} if error is None else span._last(error)
-        if said := recorder.plain(self.told) | record.get("a", {}):
+        if said := {**recorder.plain(self.told), **record.get("a", {})}:
             record["a"] = said
         journal.put(recorder.encode(record))
 
