@@ -44,18 +44,19 @@ def __getattr__(name: str) -> Any:
 
 
 @guard.quiet()
-def install(folder: str | None = None, *, role: str | None = None, rank: int | None = None, run: str | None = None, size_max: int | None = None, otel: bool | None = None) -> str | None:
+def install(folder: str | None = None, *, role: str | None = None, rank: int | None = None, run: str | None = None, size_max: int | None = None, otel: bool | None = None, ring: bool | None = None) -> str | None:
     """Switch recording on in this process and its children; gives the folder.
 
     `folder` is `RCA_TRACE_DIR`, or one in this machine's memory (`/dev/shm`): a network file system that hangs would hang the trainer. `role` is one of
     controller, train, rollout, reference, reward, critic, meta_server, dataloader; role, rank and run come from the launcher's variables where
     they are not given. `size_max` bounds the bytes of one process's files, 64 MiB by default. `RCA_TRACE_OFF=1` switches everything off.
+    `ring` records into mapped memory of fixed size (8 MiB, or `size_max`), where the newest overwrites the oldest; so does `RCA_TRACE_RING=1`.
 
     Spans of a user's own OpenTelemetry provider, set before or after this call, go into the journal too. `otel=True` also sends the spans of this package to that
     provider, `otel=False` leaves OpenTelemetry alone.
     """
     about: dict[str, Any] = {k: v for k, v in (("role", role), ("rank", rank), ("run", run)) if v is not None}
-    journal = recorder.start(folder, about, size_max)
+    journal = recorder.start(folder, about, size_max, ring)
     if journal is not None:
         recorder.follow_otel(otel)
     return journal.folder if journal is not None else None

@@ -47,7 +47,7 @@ write = os.write
 class Journal:
     """Where one process's records go."""
 
-    def __init__(self, folder: str, about: dict[str, Any] | None = None, size_max: int = SIZE_MAX) -> None:
+    def __init__(self, folder: str, about: dict[str, Any] | None = None, size_max: int = SIZE_MAX, at_once: bool = True) -> None:
         self.folder, self.size_max = folder, max(size_max, 16 << 10)
         self.asked = about or {}
         self.role, self.rank, self.run = self.asked.get("role"), self.asked.get("rank"), self.asked.get("run")
@@ -57,8 +57,9 @@ class Journal:
         self.open: dict[str, bytes] = {}  # records of spans without an end, for the next segment
         self.dropped = 0
         self._renew()
-        with contextlib.suppress(OSError):  # now, while no other thread writes; what fails is tried again at the first record
-            self._reopen()
+        if at_once:  # while no other thread writes; what fails is tried again at the first record
+            with contextlib.suppress(OSError):
+                self._reopen()
 
     def _renew(self) -> None:
         """State of a process that has written nothing yet."""
@@ -256,6 +257,9 @@ class Journal:
         self.open = {}
         self.dropped = 0
         self._renew()
+
+    def leave(self) -> None:
+        """Another journal takes over; spans that began here end here."""
 
     def close(self) -> None:
         """Write no more."""

@@ -18,6 +18,7 @@ from rca.trace_inject.journal import RECORD_MAX, SIZE_MAX, Journal
 FOLDER = "RCA_TRACE_DIR"
 SIZE = "RCA_TRACE_MAX_BYTES"
 OFF = "RCA_TRACE_OFF"
+RING = "RCA_TRACE_RING"
 EXIT = "rca.exit"  # the last record of a process that leaves Python in order
 TEXT_MAX = 1000  # characters of one value
 
@@ -37,7 +38,7 @@ def default_folder() -> str:
     return os.path.join(base, f"rca-trace-{os.getuid() if hasattr(os, 'getuid') else 'user'}")
 
 
-def start(folder: str | None = None, about: dict[str, Any] | None = None, size_max: int | None = None) -> Journal | None:
+def start(folder: str | None = None, about: dict[str, Any] | None = None, size_max: int | None = None, ring: bool | None = None) -> Journal | None:
     """Switch recording on and tell child processes; None where `RCA_TRACE_OFF` is set."""
     global journal, _asked, _stopped
     _asked = True
@@ -49,9 +50,21 @@ def start(folder: str | None = None, about: dict[str, Any] | None = None, size_m
     if journal is None or (journal.folder, journal.asked) != (folder, about or {}):  # spans that are open now end where they began
         if journal is not None:
             _earlier.append(journal)
-        journal = Journal(folder, about, size_max or (int(said) if said.isdecimal() else SIZE_MAX))
+            journal.leave()
+        size_max = size_max or (int(said) if said.isdecimal() else None)
+        wanted = os.environ.get(RING, "")
+        if ring or (ring is None and wanted not in ("", "0")):
+            journal = _ring(folder, about, size_max or (int(wanted) if wanted.isdecimal() and int(wanted) > 1 else None))
+        else:
+            journal = Journal(folder, about, size_max or SIZE_MAX)
     os.environ[FOLDER] = folder
     return journal
+
+
+def _ring(folder: str, about: dict[str, Any] | None, size: int | None) -> Journal:
+    from rca.trace_inject import ring
+
+    return ring.Ring(folder, about, size or ring.RING_BYTES)
 
 
 def current() -> Journal | None:
@@ -94,22 +107,22 @@ def put(record: dict[str, Any]) -> None:
         to.put(encode(record))
 
 
-def encode(record: dict[str, Any]) -> bytes:
-    """A record as its line, in at most `RECORD_MAX` bytes."""
+def encode(record: dict[str, Any], most: int = RECORD_MAX) -> bytes:
+    """A record as its line, in at most so many bytes."""
     data = json.dumps(record, separators=(",", ":"), default=_plain).encode()
-    if len(data) >= RECORD_MAX:
-        data = _cut(record)
+    if len(data) >= most:
+        data = _cut(record, most)
     return data + b"\n"
 
 
-def _cut(record: dict[str, Any]) -> bytes:
+def _cut(record: dict[str, Any], most: int) -> bytes:
     attributes = dict(record.get("a") or {})
     for limit in (400, 100, 20):
         short = {str(k)[:80]: v[:limit] if isinstance(v, str) else v[: limit // 10] if isinstance(v, list) else v for k, v in attributes.items()}
         data = json.dumps({**record, "a": {**short, "rca.cut": True}}, separators=(",", ":"), default=_plain).encode()
-        if len(data) < RECORD_MAX:
+        if len(data) < most:
             return data
-    kept = {k: v[:80] if isinstance(v, str) else v for k, v in record.items() if k in ("t", "e", "id", "p", "tr", "rq", "n", "st", "s") and not isinstance(v, dict | list)}
+    kept = {k: v[:80] if isinstance(v, str) else v for k, v in record.items() if k in ("t", "e", "id", "p", "tr", "rq", "n", "st", "s", "again") and not isinstance(v, dict | list)}
     return json.dumps({**kept, "a": {"rca.cut": True}}, separators=(",", ":")).encode()
 
 
@@ -131,10 +144,13 @@ def _plain(value: Any) -> str:
 
 
 def _in_child() -> None:
+    global journal
     try:
         for each in (*_earlier, *([journal] if journal is not None else ())):
             each.forked()
         _earlier.clear()
+        if journal is not None and (child := getattr(journal, "for_child", None)) is not None:
+            journal = child()
     except Exception as error:
         guard.fault("fork", error)
 

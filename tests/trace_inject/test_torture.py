@@ -44,9 +44,11 @@ def lines_of(path: Path) -> tuple[list[dict[str, Any]], int, int]:
     return found, damaged, bool(tail)
 
 
-def test_killed_at_random_points(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["file", "ring"])
+def test_killed_at_random_points(tmp_path: Path, how: str) -> None:
     """No acknowledged record is lost, nothing is torn but a tail, and every open span is named."""
-    run("killed.py", tmp_path, KILLS, 5, timeout_s=60 + KILLS)
+    kills = KILLS if how == "file" else KILLS // 2
+    run("killed.py", tmp_path, kills, 5, *(["ring"] if how == "ring" else []), timeout_s=60 + kills)
     torn = lost = acked = 0
     unnamed = []
     readings, _ = ingest([str(tmp_path)])
@@ -54,27 +56,27 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
     ids = spans.columns["span"]
     open_rows = {ids[row]: row for row, end in enumerate(spans.columns["end"]) if end == span_tables.NO_TIME and spans.up[row] != span_tables.AGAIN}
     told = {int(e.span_id, 16) for r in readings for e in r.events if e.kind == Kind.REQUEST_OPEN}
-    for number in range(KILLS):
+    for number in range(kills):
         folder = tmp_path / str(number)
         acks = [line.split() for line in (folder / "acks").read_text().splitlines()]
         acked += len(acks)
         records = []
         for path in folder.glob("*.rca.jsonl"):
             found, damaged, tail = lines_of(path)
-            assert damaged == 0, path
-            torn += tail
+            assert damaged <= (4 if how == "ring" else 0), path  # in a ring each thread may have been copying
+            torn += tail + damaged
             records += found
         said = {kind: {key for what, key in acks if what == kind} for kind in "OSEV"}
         unnamed += [key for key in said["O"] if int(key, 16) not in open_rows or int(key, 16) not in told]
         assert not any(int(key, 16) in open_rows for key in said["E"])
-        if number % 4 == 3:
-            continue  # older segments are gone
+        if number % 4 == 3 or (how == "ring" and any(r.get("q", 0) > 0 for r in records)):
+            continue  # the older ones are gone
         started, ended = ({r["id"] for r in records if r.get("e") == kind} for kind in ("start", "end"))
         marks = {r["a"]["mark"] for r in records if r.get("e") == "event" and r["n"] == "passed"}
         lost += len(said["S"] - started) + len(said["O"] - started) + len(said["E"] - ended) + len(said["V"] - marks)
         unnamed += [key for key in said["S"] - ended if int(key, 16) not in open_rows]
         assert not [r for r in records if r.get("n") == "rca.dropped"]
-    print(f"{KILLS} kills: {acked} records acknowledged, {lost} lost, {torn} torn tails")
+    print(f"{how}: {kills} kills, {acked} records acknowledged, {lost} lost, {torn} torn")
     assert (lost, unnamed) == (0, [])
 
 

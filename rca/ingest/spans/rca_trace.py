@@ -41,6 +41,7 @@ OPEN_MAX = 200_000
 JOURNALS_MAX = 1000  # headers of one file
 EVENTS_MAX = 16  # of one span
 SMALL_NS = 10**17  # below: not a date but a monotonic clock
+RING = re.compile(rb'"ring":\{"slot":(\d{1,9}),"slots":(\d{1,9})\}')
 NUMBERED = re.compile(rb'\{"q":(\d{1,15}),')
 RING_MAX = 256 << 20  # bytes of a ring that are put in order
 #: Behind these the writer does not know any more whose end it has told: what is open all the same is told again.
@@ -93,21 +94,25 @@ def read(source: Source, head: bytes, table: Table) -> None:
 
 
 def in_order(lines: Iterable[tuple[int, bytes | None]], table: Table) -> list[tuple[int, bytes | None]]:
-    """The lines of a ring by the numbers that its writer gave them. What was overwritten is counted, and so is a slot that was only half copied."""
+    """The lines of a ring, in the order in which they were written: by round, then by slot. What was overwritten is counted, and so is a slot that was only half copied."""
     numbered: list[tuple[int, int, bytes]] = []
+    sizes: list[int] = []
     for offset, line in lines:
         if line is None or not line.strip():
             continue
-        match = NUMBERED.match(line)
-        if match:
+        if match := NUMBERED.match(line):
             numbered.append((int(match[1]), offset, line))
-        elif line.startswith(b'{"schema"'):
+        elif not numbered and not sizes and (match := RING.search(line)):
+            sizes = [int(match[1]), int(match[2])]
             numbered.append((-1, offset, line))
         else:
             table.damaged += 1
     numbered.sort()
-    if numbered and (missing := numbered[-1][0] + 1 - sum(number >= 0 for number, _, _ in numbered)) > 0:
-        table.gaps["records overwritten in the ring, the oldest first"] = missing
+    if sizes and all(sizes) and len(numbered) > 1:
+        rounds, offset, _ = numbered[-1]
+        missing = rounds * sizes[1] + offset // sizes[0] - (len(numbered) - 1)
+        if missing > 0:
+            table.gaps["records overwritten in the ring, the oldest first"] = missing
     return [(offset, line) for _, offset, line in numbered]
 
 

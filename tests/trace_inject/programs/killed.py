@@ -21,11 +21,12 @@ from rca import trace_inject as rt
 ALIVE = 8  # children at one time
 LIVES_S = (0.02, 0.2)
 SMALL_BYTES = 64 << 10
+RING_BYTES = 2 << 20
 
 
 def child(folder: str, small: bool, ring: bool, acks: int) -> None:
     """Record until somebody kills us."""
-    rt.install(folder, role="train", rank=0, size_max=SMALL_BYTES if small else None, **({"ring": True} if ring else {}))
+    rt.install(folder, role="train", rank=0, size_max=SMALL_BYTES if small else RING_BYTES if ring else None, ring=ring)
 
     def work(thread: int) -> None:
         chance = random.Random(thread + os.getpid())
