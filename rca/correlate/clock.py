@@ -6,14 +6,14 @@ The offsets are estimated in `offsets`. File dates and the zone of the analyzing
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from rca.correlate import offsets, zone
 from rca.correlate.identity import Identity
 from rca.correlate.offsets import Offset
-from rca.model import Event
+from rca.model import Event, Reading
 from rca.taxonomy import Kind
 
 YEAR_STATED_NS = 94_694_400 * 10**9  # 1973: stamps without a year carry the leap year 1972
@@ -81,11 +81,11 @@ class Clock:
         return ns is not None and ns >= YEAR_STATED_NS
 
 
-def estimate(identity: Identity, events: list[Event], bounds: Iterable[offsets.Bound] = ()) -> Clock:
+def estimate(identity: Identity, events: list[Event], bounds: Iterable[offsets.Bound] = (), readings: Sequence[Reading] = ()) -> Clock:
     """Learn years, zone and host offsets from everything the run says about time. `bounds` are what calls say of pairs of hosts."""
     stamps = [m[0] for w in identity.writers for m in (w.info["first"], w.info["last"]) if m and m[0]]
     stamps += [e.time_ns for e in events if e.time_ns]
-    clock = Clock(stamps, _zone(events) or zone.by_traces(identity), {})
+    clock = Clock(stamps, _zone(events) or zone.by_traces(identity) or zone.by_statement(readings), {})
     shift = clock.shift(None, False)
     clock.offsets = offsets.estimate(identity, lambda ns: ns - shift if ns >= YEAR_STATED_NS else clock.resolve(ns, None, False), [*bounds, *_served(identity, events)])
     return clock

@@ -45,7 +45,7 @@ from rca.ingest.formats import (
 from rca.ingest.formats.continued import is_body, is_continued
 from rca.ingest.formats.progress import lead
 from rca.ingest.formats.words import LEVEL
-from rca.ingest.times import MONTH_NAME, WEEKDAY
+from rca.ingest.times import MONTH_NAME, WEEKDAY, zoned
 
 __all__ = ["Line", "parse", "pieces"]
 
@@ -301,6 +301,7 @@ def _content(line: Line, depth: int) -> Line:
     extra = {**(line.extra or {}), **(found.extra or {})}
     if line.stamp and found.stamp:
         extra["carrier"] = line.stamp
+        found = found._replace(stamp=zoned(found.stamp, line.stamp))
     told = {name: value for name in OUTER if (value := getattr(found, name)) is not None}
     prefixed = found.prefixed or (line.prefixed and not (is_continued if relayed else is_body)(found.text))
     return line._replace(**told, text=found.text, stream=found.stream, prefixed=prefixed, extra=extra or None)
@@ -324,7 +325,7 @@ def _carried(text: str, line: Line, depth: int) -> Line:
         if found.shape in NO_INNER:
             return line
         extra = {**(found.extra or {}), "carrier": line.stamp} if line.stamp and found.stamp else found.extra
-        return found._replace(stamp=found.stamp or line.stamp, extra=extra)
+        return found._replace(stamp=zoned(found.stamp, line.stamp) if found.stamp else line.stamp, extra=extra)
     return line
 
 
@@ -352,6 +353,7 @@ def _merge(text: str, wraps: list[Wrap], depth: int = 0) -> Line:
             if stamp is None:
                 stamp = stamp_
             else:
+                stamp = zoned(stamp, stamp_)
                 extra = {**(extra or {}), "carrier": stamp_}
         if extra_:
             extra = {**(extra or {}), **extra_}

@@ -253,3 +253,24 @@ def _named(text: str) -> Stamp | None:
     zone = zone or (name if name in ("UTC", "GMT") else None)
     tail = (f".{part}" if part else "") + (zone or "")
     return _rest(base, tail, 0, year is not None)
+
+
+QUARTER_NS = 900 * 10**9
+FARTHEST_NS = 14 * 3600 * 10**9
+CARRIED_NS = 120 * 10**9  # between a line's own time and that of whoever carried it
+
+
+def zoned(own: Stamp, carrier: Stamp) -> Stamp:
+    """A line's own time with the zone that its carrier (a container's log, a journal) shows it to be of; the same where nothing can be told.
+
+    >>> own, carrier = of("2026-06-05 21:36:32.911"), of("2026-06-05T13:36:32.911741495Z")
+    >>> zoned(own, carrier).has_zone, zoned(own, carrier).ns == carrier.ns - 741495, zoned(of("2026-06-05 21:01:00"), carrier).has_zone
+    (True, True, False)
+    """
+    if own.has_zone or not own.has_year or not (carrier.has_zone and carrier.has_year):
+        return own
+    apart = own.ns - carrier.ns
+    zone = round(apart / QUARTER_NS) * QUARTER_NS
+    if abs(apart - zone) > CARRIED_NS or abs(zone) > FARTHEST_NS:
+        return own
+    return own._replace(ns=own.ns - zone, has_zone=True)

@@ -320,9 +320,10 @@ def test_end_of_repeated_traceback():
 
 
 def test_times_of_carrier_and_line():
-    """The line's own time wins; that of the container runtime, which has a zone, is kept beside it."""
+    """The line's own time wins, in the zone that the container runtime's shows it to be of; that one is kept beside it."""
     found = parse("2025-07-03T14:20:51.565839352Z stdout F [default3]:2025-07-03 22:20:50,123 INFO step=3")
-    assert (iso(found.stamp)[:19], iso(found.extra["carrier"])[:19], found.stream) == ("2025-07-03T22:20:50", "2025-07-03T14:20:51", "default3")
+    assert (iso(found.stamp)[:23], iso(found.extra["carrier"])[:19], found.stream) == ("2025-07-03T14:20:50.123", "2025-07-03T14:20:51", "default3")
+    assert found.stamp.has_zone
 
 
 def test_traceback_inside_json():

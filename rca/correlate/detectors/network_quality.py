@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rca.correlate.levels import Raised, apart, raised
 from rca.correlate.rises import Rise, rise, standing_out
-from rca.correlate.tracks import Track, Tracks, derived, tracks
+from rca.correlate.tracks import Point, Track, Tracks, derived, tracks
 from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import Kind
@@ -25,6 +25,7 @@ FACTOR, RTT_FACTOR, RTT_FLOOR_MS = 10.0, 10.0, 5.0
 EVERYWHERE = 0.6  # of at least so many hosts: then it is the network
 HOSTS_LEAST = 3
 SILENT_INTERVALS, SILENT_NS = 10, 30 * 10**9
+VAIN = 3  # requests that nobody answered until the end
 
 
 def detect(view: View) -> list[Event]:
@@ -120,16 +121,30 @@ def _merged(hosts: set[str], events: Sequence[Event], said: str) -> list[Event]:
 
 
 def _silent(known: Tracks) -> list[Event]:
-    """A host that stopped answering while others went on to."""
+    """A host that stopped answering: it was asked on in vain, or others went on to answer."""
     answered = [t for t in known.of("net.rtt_ms") if len(t.points) > 2 and t.points[-1].time_ns is not None]
-    events = []
+    lost = {(t.host, t.about.get("observer")): t for t in known.of("net.ping_lost")}
+    stopped: list[tuple[Track, str]] = []
     for track in answered:
         last = track.points[-1].time_ns or 0
         spacing = (last - (track.points[0].time_ns or last)) // max(1, len(track.points) - 1)
+        vain = [p for t in (lost.get((track.host, track.about.get("observer"))),) if t for p in t.points if (p.time_ns or 0) > last]
         longer = [t for t in answered if t is not track and (t.points[-1].time_ns or 0) - last > max(SILENT_INTERVALS * spacing, SILENT_NS)]
-        if longer and len(longer) >= (len(answered) - 1) / 2 and known.inside(track, track.points[-1]):
-            events.append(derived(Kind.UNREACHABLE, f"{track.host} answered no more echo requests, {longer[0].host} went on to", track, track.points[-1], attrs={"recovered": False}))
-    return events
+        if not known.inside(track, track.points[-1]):
+            continue
+        if len(vain) >= VAIN:
+            stopped.append((track, f"{track.host} answered no more echo requests, {len(vain)} of them"))
+        elif longer and len(longer) >= (len(answered) - 1) / 2:
+            stopped.append((track, f"{track.host} answered no more echo requests, {longer[0].host} went on to"))
+    ends = _ends(known, [track for track, _ in stopped])
+    events: dict[str | None, Event] = {}
+    for track, text in stopped:
+        host = ends.get(id(track), track.host)
+        event = derived(Kind.UNREACHABLE, text, track, track.points[-1], host=host, severity="error", attrs={"recovered": False})
+        if host in events:
+            event = events[host].but(also=tuple(dict.fromkeys((*events[host].also, *event.also)))[:6])
+        events[host] = event
+    return list(events.values())
 
 
 def _summaries(known: Tracks) -> list[Event]:
@@ -148,9 +163,27 @@ def _summaries(known: Tracks) -> list[Event]:
         host, observer = ends.get(id(track), track.host), track.about.get("observer")
         others[host].add(observer if host == track.host else track.host)
     events = []
+    gone: dict[str | None, Event] = {}
     for track, point, calm in found:
         host = ends.get(id(track), track.host)
+        if _cut_off(track, point):
+            event = _gone(host, track, point)
+            known_gone = gone.get(host)
+            gone[host] = event if known_gone is None else min(known_gone, event, key=lambda e: e.time_ns or 0).but(also=tuple(dict.fromkeys((*known_gone.also, *event.also)))[:6])
+            continue
         if calm or len(others[host]) > 1:
             way = "to" if host == track.host else "from"
             events.append(derived(Kind.PACKET_LOSS, f"{point.value:.0f} % of the packets {way} {host} are lost", track, point, host=host, attrs={"percent": point.value}))
-    return events
+    return [*gone.values(), *events]
+
+
+def _cut_off(track: Track, point: Point) -> bool:
+    """Whether a way that carried something carries nothing from here to the end."""
+    later = [p.value for p in track.points if (p.time_ns or 0) >= (point.time_ns or 0)]
+    return point.value >= 100.0 and len(later) < len(track.points) and min(later) >= 100.0
+
+
+def _gone(host: str | None, track: Track, point: Point) -> Event:
+    before = [p for p in track.points if (p.time_ns or 0) < (point.time_ns or 0)]
+    way = "to" if host == track.host else "from"
+    return derived(Kind.UNREACHABLE, f"no packet {way} {host} arrives any more", track, point, before[-1] if before else None, host=host, severity="error", attrs={"recovered": False, "percent": 100.0})

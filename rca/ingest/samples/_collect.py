@@ -67,6 +67,7 @@ class Samples:
         self.stamp: Stamp | None = None  # of the lines that follow
         self.host: str | None = None
         self.zoned = self.timed = self.tabular = False
+        self.asked: str | None = None  # the host that reports of one way were about
         self.command = ""  # whose output follows
         self.day: Stamp | None = None  # for tables that print a clock without a day
         self.shape_lines = 0

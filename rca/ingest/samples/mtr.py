@@ -42,8 +42,13 @@ class Table:
         return bool(re.match(r"\s+\|", text))
 
     def close(self) -> None:
-        """Take the last hop, where the host that was asked answered."""
-        if self.last and "?" not in self.last[0]["host"]:
-            match, at = self.last
+        """Take the last hop. One that nobody answered from is the host that answered in the report before, in a file of one host's reports."""
+        if not self.last:
+            return
+        match, at = self.last
+        if "?" not in match["host"]:
             self.found.add("loss_percent", match["loss"], at, host=match["host"])
             self.found.add("rtt_ms", match["average"], at, host=match["host"])
+            self.found.asked = match["host"]
+        elif self.found.asked is not None and float(match["loss"]) == 100.0:
+            self.found.add("loss_percent", match["loss"], at, host=self.found.asked)

@@ -26,6 +26,7 @@ PING gn0089 (10.29.150.89) 56(84) bytes of data.
 START = re.compile(r"PING (?P<host>[\w.:-]{1,100}) ?\((?P<address>[\d.a-fA-F:]{3,50})\)|\d{1,6} bytes from [\w.: ()-]{3,160}: icmp_seq=")
 ANSWER = re.compile(r"\d{1,6} bytes from (?:(?P<host>[A-Za-z][\w.-]{0,100}) \()?(?P<address>[\d.a-fA-F:]{3,50}?)\)?: icmp_seq=(?P<seq>\d{1,9}).{0,40}?time=(?P<ms>[\d.]{1,12}) ?ms")
 SUMMARY = re.compile(r"(?P<sent>\d{1,9}) packets transmitted, (?P<got>\d{1,9}) (?:packets )?received,(?: \+\d+ \w+,)? (?P<loss>[\d.]{1,6})% packet loss")
+UNANSWERED = re.compile(r"no answer yet for icmp_seq=(\d{1,9})")
 SEQ_TURN = 30_000  # the number has 16 bits and begins anew
 NOISE = ("no answer yet", "From ", "Request timeout", "---", "rtt ", "round-trip", "ping: ", "64 bytes", "^C")
 
@@ -54,5 +55,8 @@ class Table:
             return True
         if match := SUMMARY.match(text):
             self.found.add("loss_percent", match["loss"], at, host=self.host or self.address)
+            return True
+        if match := UNANSWERED.match(text):
+            self.found.add("ping_lost", float(self.lost + max(0, int(match[1]) - self.seq) if int(match[1]) - self.seq < SEQ_TURN else self.lost), at, host=self.host or self.address)
             return True
         return not text or text.startswith(NOISE) or text.startswith("PING ")

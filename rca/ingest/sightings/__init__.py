@@ -8,6 +8,7 @@ of the one scan and by a look at each file's first bytes; ordinary lines are not
 * `worker`: a process by role and index with what else the line says of it; `own` where it speaks of itself;
 * `gpu`: a device by `index`, `bus` and `uuid`, of `host` or of the file's own; `pid` where a process uses it;
 * `nic`: an adapter by `rdma` name, `netdev` and `pci`;
+* `zone`: the offset from UTC that its times state, in `minutes`;
 * `actor`: the class of the Ray actor that wrote the file;
 * `sizes`: degrees of parallelism by axis; `place`: the coordinates of a `rank` in them; `colocated`: whether roles share devices.
 
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rca.ingest.line import Line, parse
-from rca.ingest.sightings import devices, dump, hosts, objects, parallel, workers
+from rca.ingest.sightings import devices, dump, hosts, objects, parallel, workers, zones
 from rca.ingest.sources import Source, read_range
 
 #: Found by the scan, in any case. None of them occurs in the step lines of a training program.
@@ -48,6 +49,8 @@ def look(source: Source, size: int, literals: Sequence[bytes], hits: Sequence[tu
     lines = [(at, _line(head, at)) for at in sorted(places)[:HEAD_LINES]]
     near = size if source.compression is None else DECODED_BYTES
     lines += _around(source, size, sorted({offset for index, offset in hits if offset < near and literals[index] in LITERALS}), head)
+    for sighting in zones.read(head):
+        found.setdefault(_key(sighting), sighting)
     for sighting in dump.read(source, size, head, {literals[index] for index, _ in hits}):
         found.setdefault(_key(sighting), sighting)
     if m := RAY_ACTOR.match(head):
