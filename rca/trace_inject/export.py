@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any
+from typing import Any, BinaryIO
 
 BATCH = 512
 LINE_MAX = 1 << 20
@@ -27,6 +27,7 @@ TRAINERS = ("train", "trainer", "actor", "policy", "process")  # roles whose ran
 #: Behind these the writer does not know any more whose end it has told; what is open all the same is told again.
 BREAKS = ("rca.dropped", "rca.stopped", "rca.open")
 SEGMENT = re.compile(r"\.(\d{1,4})(?=\.rca\.jsonl$)")
+ROUND = re.compile(rb'\{"q":(\d{1,15}),')
 HEX = re.compile(r"[\da-f]+")
 Span = dict[str, Any]
 
@@ -63,7 +64,7 @@ def requests(paths: list[str], problems: list[str]) -> Iterator[dict[str, Any]]:
         damaged = 0
         try:
             with open(path, "rb") as file:
-                while line := file.readline(LINE_MAX):
+                for line in _lines(file):
                     try:
                         record = json.loads(line) if line.strip() else None
                         if record is None:
@@ -81,6 +82,14 @@ def requests(paths: list[str], problems: list[str]) -> Iterator[dict[str, Any]]:
         if damaged:
             problems.append(f"{path}: {damaged} damaged line{'s' * (damaged > 1)} left out")
     yield from process.finish()
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a journal; those of a ring in the order in which they were written: by round, then by slot."""
+    head = file.readline(LINE_MAX)
+    yield head
+    lines = iter(lambda: file.readline(LINE_MAX), b"")
+    yield from sorted((line for line in lines if ROUND.match(line)), key=lambda line: int(ROUND.match(line)[1])) if b'"ring":{' in head else lines  # type: ignore[index]
 
 
 class _Process:

@@ -47,6 +47,8 @@ write = os.write
 class Journal:
     """Where one process's records go."""
 
+    is_ring = False
+
     def __init__(self, folder: str, about: dict[str, Any] | None = None, size_max: int = SIZE_MAX, at_once: bool = True) -> None:
         self.folder, self.size_max = folder, max(size_max, 16 << 10)
         self.asked = about or {}
@@ -221,9 +223,11 @@ class Journal:
             status = os.fstat(fd)
             head = (b"\n" if status.st_size else b"") + self._header()
             self._newline = write(fd, head) != len(head)
-            if self._ours():
+            try:
+                if not self._ours():
+                    raise OSError(errno.EBADF, "closed by somebody")
                 os.dup2(fd, self._file, inheritable=False)
-            else:
+            except OSError:  # or a limit forbids the number by now
                 self._file = _high(fd)
         finally:
             os.close(fd)
@@ -257,6 +261,10 @@ class Journal:
         self.open = {}
         self.dropped = 0
         self._renew()
+
+    def for_child(self) -> Journal:
+        """What a child made by fork records to."""
+        return self
 
     def leave(self) -> None:
         """Another journal takes over; spans that began here end here."""

@@ -47,13 +47,14 @@ def start(folder: str | None = None, about: dict[str, Any] | None = None, size_m
     said = os.environ.get(SIZE, "")
     folder = os.path.abspath(os.path.expanduser(folder or os.environ.get(FOLDER) or default_folder()))
     _stopped = False
-    if journal is None or (journal.folder, journal.asked) != (folder, about or {}):  # spans that are open now end where they began
+    wanted = os.environ.get(RING, "")
+    ring = wanted not in ("", "0") if ring is None else ring
+    if journal is None or (journal.folder, journal.asked, journal.is_ring) != (folder, about or {}, ring):  # spans that are open now end where they began
         if journal is not None:
             _earlier.append(journal)
             journal.leave()
         size_max = size_max or (int(said) if said.isdecimal() else None)
-        wanted = os.environ.get(RING, "")
-        if ring or (ring is None and wanted not in ("", "0")):
+        if ring:
             journal = _ring(folder, about, size_max or (int(wanted) if wanted.isdecimal() and int(wanted) > 1 else None))
         else:
             journal = Journal(folder, about, size_max or SIZE_MAX)
@@ -149,8 +150,8 @@ def _in_child() -> None:
         for each in (*_earlier, *([journal] if journal is not None else ())):
             each.forked()
         _earlier.clear()
-        if journal is not None and (child := getattr(journal, "for_child", None)) is not None:
-            journal = child()
+        if journal is not None:
+            journal = journal.for_child()
     except Exception as error:
         guard.fault("fork", error)
 

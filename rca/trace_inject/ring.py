@@ -38,6 +38,8 @@ _EMPTY = b" " * (SLOT - 1) + b"\n"
 class Ring(Journal):
     """Where the records of a process with a ring go. While it is there, `spans.write` is the copy into it, so that nothing has to ask which of the two it is."""
 
+    is_ring = True
+
     def __init__(self, folder: str, about: dict[str, Any] | None = None, size: int = RING_BYTES) -> None:
         self.slots = SLOTS_LEAST
         while self.slots * 2 * SLOT <= size:

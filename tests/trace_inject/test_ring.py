@@ -14,7 +14,7 @@ from rca import trace_inject as rt
 from rca.correlate import spans as span_tables
 from rca.ingest.read import ingest
 from rca.model import Reading
-from rca.trace_inject import context, guard, recorder, spans
+from rca.trace_inject import context, export, guard, recorder, spans
 from rca.trace_inject.ring import SLOT, SLOTS_LEAST
 
 SIZE = SLOT * SLOTS_LEAST
@@ -122,7 +122,7 @@ def test_children_write_files(folder: Path) -> None:
 def test_from_a_ring_to_a_file(folder: Path) -> None:
     """Another `install` in the midst of spans: they end in the new journal, and are whole for the reader of both."""
     with rt.span("across"):
-        rt.install(str(folder), role="train", rank=3, ring=False, run="r2")
+        rt.install(str(folder), role="train", rank=3, ring=False)
     found = span_tables.join(ingest([str(folder)])[0])
     assert [found.names[found.columns["name"][row]] for row, up in enumerate(found.up) if up != span_tables.AGAIN and found.columns["end"][row] == span_tables.NO_TIME] == []
 
@@ -137,3 +137,17 @@ def test_deleted_and_made_again(folder: Path) -> None:
                 pass
         _, rows = read(folder)
         assert ("around", True) in rows and ("work", False) in rows
+
+
+def test_exported_in_order(folder: Path) -> None:
+    """The command sees the records in the order of their rounds: no span ends before it starts."""
+    hanging = rt.span("hangs")
+    hanging.__enter__()
+    for _ in range(100):
+        with rt.span("short"):
+            pass
+    problems: list[str] = []
+    found = [s for group in export.journals([str(folder)]) for r in export.requests(group, problems) for p in r["resourceSpans"] for scope in p["scopeSpans"] for s in scope["spans"]]
+    names = [s["name"] for s in found if s["status"]["code"] == 2]
+    assert names == ["hangs"] and sum(s["name"] == "short" for s in found) > 20 and not problems
+    hanging.__exit__()
