@@ -91,7 +91,8 @@ def analyze(
 
 #: Skipping these loses no evidence: they are no logs.
 HARMLESS = frozenset({"binary", "empty", "replaced later in the archive"})
-UNUSED = "unused: "  # values of an export that say nothing: stated, but no file is missing for them
+#: Values of an export that say nothing, records that their own writer let go: stated, but no part of a file is missing for them.
+UNUSED = ("unused: ", "not written: ")
 
 
 def _phrases(rules: Path | None) -> Path | None:

@@ -183,16 +183,18 @@ def _open(rows: set[int], mine: dict[int, int], out: list[Event], dropped: set[i
             outer.add(above)
             above = spans.up[above]
     told = []
-    inmost: dict[int, int] = {}  # of each process, the last that began
-    for row in sorted(rows - outer):
-        inmost[spans.columns["proc"][row]] = max(row, inmost.get(spans.columns["proc"][row], row), key=lambda r: (spans.columns["start"][r], r))
+    inmost: dict[int, list[int]] = {}  # of each process, the last that began, and the one of another thread that has been open for the longest
+    for row in sorted(rows - outer, key=lambda r: (spans.columns["start"][r], r)):
+        known = inmost.setdefault(spans.columns["proc"][row], [])
+        known[1:] = [row]
     for row in sorted(rows):
         place, start = mine[row], spans.columns["start"][row]
         lasted = (last - start) / 1e9 if start != NO_TIME else 0.0
         others = usual.get(spans.columns["name"][row])
         most = OPEN_TIMES * median(others) if others else OPEN_SECONDS
         if row in outer or lasted < max(most, 1.0):
-            if inmost.get(spans.columns["proc"][row]) == row:
+            of_process = inmost.get(spans.columns["proc"][row], [])
+            if of_process[-1:] == [row] or (of_process[:1] == [row] and lasted >= 1.0):
                 out[place] = out[place].but(kind=Kind.ENDS_INSIDE, severity="info")
             else:
                 dropped.add(place)

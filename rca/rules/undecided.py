@@ -12,6 +12,7 @@ from rca.taxonomy import Kind
 
 GUESS_FROM = 0.25  # a guess below this is noise
 INSIDE = (Kind.ENDS_INSIDE, Kind.REQUEST_OPEN)
+LET_GO = "not written: "  # by the program itself; its file was read to the end
 INSIDE_MAX = 3  # processes that are told
 NOTHING = Missing("the end of every process's output", "torchrun --log-dir logs --redirects 3 --tee 3; srun -o %x-%j-%t.out; kubectl logs; for Ray: session_latest/logs")
 
@@ -27,7 +28,7 @@ def undecided(run: Run, shown: tuple[Hypothesis, ...]) -> tuple[str, tuple[Missi
     if not run.readings:
         return "There are no files to read.", ()
     unread = [r for r in run.readings if r.format != "archive"] or list(run.readings)
-    if all(r.reason for r in unread):
+    if all(r.reason and not r.reason.startswith(LET_GO) for r in unread):
         names = ", ".join(f"{r.source} ({r.reason})" for r in unread[:3]) + (f" and {len(unread) - 3} more" if len(unread) > 3 else "")
         packed = any("!/" in r.source for r in unread)
         return f"None of these files could be read: {names}.", (Missing("what is in the archive", "unpack it, and give the folder"),) if packed else ()

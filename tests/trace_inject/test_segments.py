@@ -143,7 +143,7 @@ def test_behind_dropped_records(tmp_path: Path) -> None:
     write(tmp_path / "a.rca.jsonl", *RECORDS, dropped, {**RECORDS[1], "again": 1})
     assert open_of(tmp_path)[0] == {"save"}
     (reading,) = ingest([str(tmp_path)])[0]
-    assert "could not write (7)" in str(reading.reason)
+    assert str(reading.reason) == "not written: records for which there was no room (7)"
 
 
 def test_told_again_behind_its_end(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from venvs import environment
 
+import rca
 from rca.correlate import spans as span_tables
 from rca.ingest.read import ingest
 from rca.taxonomy import Kind
@@ -122,3 +123,16 @@ def test_signal_handlers(tmp_path: Path) -> None:
     started, ended = ({r["id"] for r in records if r.get("e") == kind} for kind in ("start", "end"))
     # A handler may raise at the very entrance of `__exit__`, where no Python code can catch it.
     assert len(started ^ ended) <= raised // 4 and "rca.dropped" not in {r.get("n") for r in records}
+
+
+@pytest.mark.parametrize("how", ["file", "ring"])
+def test_analyze_names_the_request_that_hung(tmp_path: Path, how: str) -> None:
+    """Long after its start was overwritten in the latest records; and nothing else is said to be open."""
+    done = subprocess.run([sys.executable, str(PROGRAMS / "hangs.py"), str(tmp_path), how], env=environment(), timeout=60)
+    assert done.returncode == -9
+    report = rca.analyze(tmp_path)
+    assert report.verdict == "inconclusive" and not report.incomplete and "`generate` (rollout, step 19) of controller" in report.judged.summary
+    opened = [e for e in report.run.events if e.kind in (Kind.REQUEST_OPEN, Kind.ENDS_INSIDE)]
+    (event,) = [e for e in opened if e.attrs["op"] == "generate"]  # in the ring no other one is left to compare it with
+    assert (event.kind, event.stage, event.step, event.attrs["callee"]) == (Kind.REQUEST_OPEN if how == "file" else Kind.ENDS_INSIDE, "rollout", 19, "rollout/3")
+    assert {e.attrs["op"] for e in opened} <= {"generate", "poll"}

@@ -78,7 +78,7 @@ def finished(source: Source, shape: str, table: Any, engine: Any, by_literal: li
             reader.line(line, None, offset, [s for s in found if any(w.lower() in low for w in s.literals)])
     emit(table, source, reader, engine, by_literal)
     out = reader.finish()
-    gaps = "; ".join(f"{reason} ({count})" for reason, count in sorted(table.gaps.items())) or _cut(source)
+    gaps = "; ".join(f"{reason} ({count})" for reason, count in sorted(table.gaps.items(), key=lambda gap: (gap[0].startswith("not written"), gap[0]))) or _cut(source)
     out |= {"sightings": sight(table), "shape": shape, "damaged": table.damaged, "parsed": max(0, source.size - sum(len(line) + 1 for _, line in table.lines) + reader.parsed), "spans": [table.finish()]}
     out["scan"] = {"consumed": source.size, "truncated": gaps or None, "lines": ()}
     return out | samples_of_journal.result(table)

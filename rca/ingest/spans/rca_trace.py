@@ -112,7 +112,7 @@ def in_order(lines: Iterable[tuple[int, bytes | None]], table: Table) -> list[tu
         rounds, offset, _ = numbered[-1]
         missing = rounds * sizes[1] + offset // sizes[0] - (len(numbered) - 1)
         if missing > 0:
-            table.gaps["records overwritten in the ring, the oldest first"] = missing
+            table.gaps["not written: records that newer ones of the ring took the place of"] = missing
     return [(offset, line) for _, offset, line in numbered]
 
 
@@ -171,7 +171,7 @@ def take(table: Table, value: Any, offset: int, journal: Journal | None, line: b
             journal.lost |= {k: (span, ns) for k, span in journal.open.items()}
             journal.open.clear()
             if name == "rca.dropped":
-                reason = "records that the process could not write"
+                reason = "not written: records for which there was no room"
                 table.gaps[reason] = table.gaps.get(reason, 0) + max(1, aliases.number(attributes.get("count")) or 1)
         else:
             raw_lists = {aliases.field_of(k) or k: v for k, v in (value.get("a") or {}).items() if isinstance(v, list)} if isinstance(value.get("a"), dict) else {}
