@@ -82,7 +82,8 @@ def assign(identity: Identity, readings: list[Reading], exits: list[Event], topo
     of = identity.names.of
     names = Counter(of(w.host) for w in identity.writers if w.host and not NOT_HOSTS.match(w.host))
     names.update(of(e.host) for r in readings for e in r.events if e.host and not NOT_HOSTS.match(e.host))
-    names.update(of(e.host) for e in exits if e.host)
+    # A launcher on one node calls it `localhost`: that is a name only where nobody knows another.
+    names.update(of(e.host) for e in exits if e.host and (not NOT_HOSTS.match(e.host) or not names))
     own: dict[str, set[str]] = {}
     for reading in readings:
         for kind, fields in reading.facts.get("sightings", ()):
@@ -104,7 +105,7 @@ def assign(identity: Identity, readings: list[Reading], exits: list[Event], topo
     by_source: dict[str, str] = {}
     for reading in readings:
         here = Counter(name for w in identity.writers_of(reading.source) if w.host and not w.forwarded and (name := of(w.host)) in names)
-        here.update(of(e.host) for e in reading.events if e.kind == Kind.EXITED and e.host)
+        here.update(name for e in reading.events if e.kind == Kind.EXITED and e.host and (name := of(e.host)) in names)
         if len(own.get(reading.source, ())) == 1:
             by_source[reading.source] = next(iter(own[reading.source]))
         elif len(here) == 1:

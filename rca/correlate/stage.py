@@ -16,10 +16,16 @@ SAVES = ("latest_recover_save", "periodic_recover_save")
 FINER = {"save": SAVES, "load": ("recover", "init"), "train": SAVES, "recover": ("load",)}
 
 
+#: How others say that a process ended. Where it was then, its own trace knows.
+DEATHS = frozenset({Kind.KILLED, Kind.KILLED_BY_KERNEL, Kind.EXITED})
+
+
 def settle(event: Event, view: View) -> Event:
     """The event with the stage and the step that it belongs to; in a run whose stages nobody tells only the failing call can name one."""
     if event.kind == Kind.STOP_FAILED:
         return event.but(stage="cleanup")  # whatever was announced last
+    if event.kind in DEATHS and (inside := _died_in(event, view)) is not None:
+        return event.but(stage=inside.stage or event.stage, step=event.step if inside.step is None else inside.step)
     course = view.course
     if not course.staged:
         called = event.attrs.get("called")
@@ -32,6 +38,15 @@ def settle(event: Event, view: View) -> Event:
     if (phase is not None and phase.step is not None and not event.attrs.get("said_step") and not _announced(event, course)) or (phase is not None and step is None):
         step = phase.step
     return event if (stage, step) == (event.stage, event.step) else event.but(stage=stage, step=step)
+
+
+def _died_in(event: Event, view: View) -> Event | None:
+    """The span that the process which ended had open at the end of its trace."""
+    for inside in view.of(Kind.ENDS_INSIDE, Kind.REQUEST_OPEN):
+        same = inside.pid == event.pid if None not in (inside.pid, event.pid) else inside.rank == event.rank is not None
+        if same and inside.host == event.host and (inside.attempt or 0) == (event.attempt or 0) and (None in (inside.time_ns, event.time_ns) or inside.time_ns <= event.time_ns + event.time_error_ns):
+            return inside
+    return None
 
 
 def _late(event: Event, course: Course) -> Event:

@@ -13,6 +13,23 @@ import rca
 START = 1_757_250_170_000_000_000
 HEAD = {"schema": "rca.trace/1", "host": "node-a", "pid": 71, "role": "train", "rank": 3, "start": START, "clock": {"wall": START, "monotonic": 5}}
 
+CONSOLE = """\
+E0907 13:02:56.561000 60 torch/distributed/elastic/multiprocessing/api.py:1000] failed (exitcode: -9) local_rank: 3 (pid: 71) of binary: /usr/bin/python
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-09-07_13:02:56
+  host      : localhost
+  rank      : 3 (local_rank: 3)
+  exitcode  : -9 (pid: 71)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 71
+============================================================
+"""
+
 
 def journal(folder: Path, *records: dict[str, Any]) -> Path:
     """A journal of these records, a second apart."""
@@ -85,3 +102,13 @@ def test_where_a_trace_ends(tmp_path: Path) -> None:
     assert found.verdict == "inconclusive"
     assert "`generate` (rollout, step 4) of rank 3 (pid 71 on node-a)" in found.document["summary"]
     assert any("ps -p 71" in m["how"] for m in found.document["coverage"]["missing"])
+
+
+def test_a_process_that_was_killed_in_a_span(tmp_path: Path) -> None:
+    """Its launcher tells the signal and calls the host `localhost`; where it was, and on which host, its own trace tells."""
+    journal(tmp_path, *metrics(3, loss=1.0), {"e": "start", "id": "a", "n": "step", "st": "train", "s": 4}, {"e": "start", "id": "b", "p": "a", "n": "evaluate", "st": "eval", "s": 4})
+    (tmp_path / "console.log").write_text(CONSOLE)
+    found = rca.analyze(tmp_path)
+    (first, *_) = found.judged.hypotheses
+    assert (first.event.kind, first.event.stage, first.event.step, first.entity.get("host"), first.entity.get("rank")) == ("process.killed", "eval", 4, "node-a", 3)
+    assert first.confidence < 0.8
