@@ -88,10 +88,10 @@ class Library:
         return int(self._server.stdout.readline())
 
 
-def records(folder: Path) -> list[dict[str, Any]]:
-    """All whole records of a folder but headers."""
+def records(folder: Path, names: str = "*") -> list[dict[str, Any]]:
+    """All whole records of a folder but headers, of those files whose name fits."""
     found = []
-    for path in sorted(folder.glob("*.rca.jsonl")):
+    for path in sorted(folder.glob(f"{names}.rca.jsonl")):
         for line in path.read_text().splitlines():
             try:
                 record = json.loads(line)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +83,32 @@ def test_killed_in_a_step(library: Library, tmp_path: Path) -> None:
     assert (inside.stage, inside.attrs["op"]) == ("train", "step") and (inside.step or 0) >= 12
     assert found.verdict == "inconclusive" and f"`step` (train, step {inside.step})" in found.document["summary"]
     assert any("still runs" in m["what"] for m in found.document["coverage"]["missing"])
+
+
+def test_one_of_two_ranks_killed(library: Library, tmp_path: Path) -> None:
+    """Both ranks save what is theirs; the launcher tells which one was killed, its trace tells where; nobody knows by whom."""
+    trace, out = tmp_path / "trace", tmp_path / "out"
+    trace.mkdir()
+    command = [library.python, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--log-dir", trace / "logs", "--redirects", "3", library.example / "main.py", out, "--steps", "5000"]
+    with open(trace / "console.log", "w") as console:
+        job = subprocess.Popen([str(c) for c in command], stdout=console, stderr=console, env=library.environment | {"RCA_TRACE_DIR": str(trace)})
+        try:
+            end = time.monotonic() + 120
+            while time.monotonic() < end and job.poll() is None and not any(r["e"] == "start" and r.get("s", 0) > 12 for r in records(trace, "train-1-*")):
+                time.sleep(0.05)
+            os.kill(int(next(trace.glob("train-1-*")).name.split(".")[0].rpartition("-")[2]), signal.SIGKILL)
+            assert job.wait(60) != 0
+        finally:
+            job.kill()
+            job.wait()
+    found = rca.analyze(trace)
+    (first, *_) = found.judged.hypotheses
+    (inside,) = [e for e in found.run.events if e.kind == "trace.ends_inside" and e.rank == 1]
+    assert found.verdict in ("failed", "inconclusive")
+    assert (first.entity.get("rank"), first.event.stage) == (1, inside.stage) and inside.step in (None, first.event.step)
+    assert first.cause in ("host.oom", "host.preempt", "unknown") and first.confidence < 0.8
+    listed = {n: {f["file"] for f in json.loads((out / "checkpoint-10" / f"rca.manifest-{n}.json").read_text())["files"]} for n in (0, 1)}
+    assert listed[1] == {"rng_state_1.pth"} and listed[0] >= {"model.safetensors", "optimizer.pt", "rng_state_0.pth"} and not listed[0] & listed[1]
 
 
 def test_a_loss_that_is_no_number(library: Library, tmp_path: Path) -> None:

@@ -129,6 +129,47 @@ def test_stages_of_an_unknown_release(folder: Path) -> None:
     assert guard.faults == []
 
 
+def test_an_early_release_that_generates_while_it_prepares(folder: Path) -> None:
+    """There the preparation of a batch is the rollout, and the batch is told by both sides."""
+
+    class Early:
+        reward_funcs: list[Any] = []
+
+        def _prepare_inputs(self, inputs: Any) -> dict[str, Any]:
+            return {"ids": b"abc", "items": 4}
+
+        def compute_loss(self, model: Any, inputs: Any) -> int:
+            return 3
+
+    trainer = Early()
+    trl.watch(trainer)
+    assert trainer.compute_loss(None, trainer._prepare_inputs([])) == 3
+    assert next((r["e"], r["n"], r.get("st")) for r in records(folder) if r["e"] != "end") == ("start", "prepare_inputs", "rollout")
+    assert [r["a"]["rca.side"] for r in records(folder) if r["e"] == "handoff"] == ["sender", "receiver"]
+    assert guard.faults == []
+
+
+def test_an_engine_that_does_not_answer(folder: Path) -> None:
+    """A call of vLLM's server says whom it called; its exception passes."""
+
+    class Engine:
+        vllm_client = SimpleNamespace(host="10.0.0.7", server_port=8000)
+
+        def sync_weights(self) -> None:
+            return
+
+        def generate(self, prompts: Any) -> None:
+            raise TimeoutError("no answer")
+
+    trainer = SimpleNamespace(vllm_generation=Engine(), reward_funcs=[])
+    trl.watch(trainer)
+    trainer.vllm_generation.sync_weights()
+    with pytest.raises(TimeoutError):
+        trainer.vllm_generation.generate(prompts=[1])
+    starts = [r for r in records(folder) if r["e"] == "start"]
+    assert [(r["st"], r["a"]) for r in starts] == [("weights_update", {"server.address": "10.0.0.7", "server.port": 8000}), ("rollout", {"server.address": "10.0.0.7", "server.port": 8000})]
+
+
 @pytest.mark.parametrize(("name", "rank"), [("rng_state_3.pth", 3), ("__12_0.distcp", 12), ("zero_pp_rank_3_mp_rank_00_model_states.pt", 3), ("rng_state.pth", None), ("model-00001-of-00004.safetensors", None)])
 def test_files_of_one_rank(name: str, rank: int | None) -> None:
     """Which rank wrote a file of a checkpoint, so that no rank sums what another still writes."""

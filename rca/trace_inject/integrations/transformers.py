@@ -52,7 +52,7 @@ class Recorder:
     @guard.quiet()
     def watch(self, trainer: Any) -> None:
         """Record around those methods of this trainer that no callback tells of, or only when it is too late."""
-        if hasattr(trainer, "_generate_and_score_completions"):  # again at each start: a part of it is made after the trainer
+        if hasattr(trainer, "_generate_and_score_completions") or hasattr(trainer, "reward_funcs"):  # again at each start: a part of it is made after the trainer
             from rca.trace_inject.integrations import trl
 
             trl.watch(trainer)
@@ -176,7 +176,7 @@ def _callback() -> type:
 
         @guard.quiet()
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            with spans._inner("manifest", {}, stage="save"):
+            with spans._inner("manifest", {}, stage="save", step=state.global_step):
                 self._rca.saved(args, state)
 
         @guard.quiet()

@@ -45,7 +45,11 @@ def watch(trainer: Any) -> None:
             continue
         before = (lambda model=None, *a, _name=name, **k: _logprobs(trainer, model, _name)) if stage == "reference" else (lambda *a, _name=name, _stage=stage, **k: _stage_of(_name, _stage))
         methods.wrap(trainer, name, before, batches.made if name == "_generate_and_score_completions" else None)
-    methods.wrap(trainer, "_prepare_inputs", lambda *a, **k: None, batches.prepared)
+    if not hasattr(trainer, "_generate_and_score_completions") and _own(trainer, "_prepare_inputs"):  # early releases generate in there
+        batches.always = True
+        methods.wrap(trainer, "_prepare_inputs", lambda *a, **k: _stage_of("prepare_inputs", "rollout"), batches.prepared)
+    else:
+        methods.wrap(trainer, "_prepare_inputs", lambda *a, **k: None, batches.prepared)
     methods.wrap(trainer, "compute_loss", lambda model=None, inputs=None, *a, **k: _Loss(batches, inputs))
     engine = getattr(trainer, "vllm_generation", None)
     if engine is not None:
@@ -59,6 +63,11 @@ def watch(trainer: Any) -> None:
                 name = getattr(function, "__name__", type(function).__name__)
                 functions[number] = spans.traced(f"reward {name}", stage="rollout")(function)
                 functions[number].__rca__ = True
+
+
+def _own(trainer: Any, name: str) -> bool:
+    """Whether a method is not the one that every Trainer has."""
+    return getattr(getattr(type(trainer), name, None), "__qualname__", f"Trainer.{name}") != f"Trainer.{name}"
 
 
 def _stage_of(name: str, stage: str) -> spans.Span:
@@ -103,6 +112,7 @@ class Batches:
         self._made = 0
         self._prefix = os.urandom(4).hex()  # of this process: other ranks have batches of the same numbers
         self._fresh = False
+        self.always = False  # whether every batch of training was generated just now
         self._keys: dict[int, str] = {}  # of a batch by its identity, which holds as long as the trainer keeps it
 
     def made(self, *args: Any, **kwargs: Any) -> None:
@@ -112,6 +122,8 @@ class Batches:
 
     def prepared(self, result: Any, *args: Any, **kwargs: Any) -> None:
         """What the trainer keeps to train on, after it was generated; `result` is the first of it."""
+        if self.always:
+            self.made()
         if not self._fresh:
             return
         self._fresh = False
