@@ -42,7 +42,7 @@ def settle(event: Event, view: View) -> Event:
 
 def _died_in(event: Event, view: View) -> Event | None:
     """The span that the process which ended had open at the end of its trace."""
-    for inside in view.of(Kind.ENDS_INSIDE, Kind.REQUEST_OPEN):
+    for inside in reversed(view.of(Kind.ENDS_INSIDE, Kind.REQUEST_OPEN)):  # of several threads the one that began last
         same = inside.pid == event.pid if None not in (inside.pid, event.pid) else inside.rank == event.rank is not None
         if same and inside.host == event.host and (inside.attempt or 0) == (event.attempt or 0) and (None in (inside.time_ns, event.time_ns) or inside.time_ns <= event.time_ns + event.time_error_ns):
             return inside
