@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_STAMP := .venv/.installed-tests
 
-.PHONY: demo test check soak docs bench bench-big score clean
+.PHONY: demo test check soak docs bench bench-big bench-tracing score clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -40,6 +40,9 @@ bench: $(TEST_STAMP)  ## speed and memory against ripgrep, with the bars
 
 bench-big: $(TEST_STAMP)  ## 512 ranks, 2 GB, a million spans: time and memory
 	$(BIN)/python bench/big.py --archive
+
+bench-tracing: $(TEST_STAMP)  ## what a span costs, and what a kill leaves, beside OpenTelemetry's SDK
+	$(BIN)/python bench/tracing.py
 
 CASES ?= ../shared/cases/faultlab
 score: $(STAMP)  ## accuracy on labelled cases: make score CASES=DIR

@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import os
 import sys
 import time
 from typing import Any
 
-from rca.trace_inject import context, guard, recorder
+from rca.trace_inject import context, guard, recorder, spans
 
 API = "opentelemetry.trace"
 OWN = "rca.trace_inject"  # the instrumentation scope of spans that `mirror` starts
 WANTED = "RCA_TRACE_OTEL"
 KEEPERS = ("_set_tracer_provider", "set_tracer_provider")
 KINDS = {0: 1, 1: 2, 2: 3, 3: 4, 4: 5}  # of the API (internal, server, client, producer, consumer) -> of the protocol
+FAILED = 2
 EVENTS_MAX = 4
 MESSAGE_MAX, STACK_CHARS = 600, 1500
 _providers: list[Any] = []  # those that have the processor
@@ -37,24 +39,20 @@ class JournalProcessor:
         """Record that a span began."""
         try:
             journal = recorder.current()
-            if journal is None or _is_own(span):
+            if journal is None or (spans.mirror is not None and _is_own(span)):
                 return
-            at, about = span.get_span_context(), span.parent
-            key = f"{at.span_id:016x}"
-            here = context.here()
-            above = f"{about.span_id:016x}" if about is not None else context.span_id()
-            record: dict[str, Any] = {"t": span.start_time or time.time_ns(), "e": "start", "id": key, "p": above, "tr": f"{at.trace_id:032x}"}
-            for short, value in (("rq", here.request), ("st", here.stage), ("s", here.step)):
-                if value is not None:
-                    record[short] = value
-            record["n"] = str(span.name)[:200]
-            attributes = recorder.plain(span.attributes) if span.attributes else {}
-            kind = KINDS.get(getattr(span.kind, "value", 0), 1)
-            if kind != 1:
-                attributes["kind"] = kind
-            if attributes:
-                record["a"] = attributes
-            data = recorder.encode(record)
+            at, about, here = span.get_span_context(), span.parent, context.here()
+            key = "%016x" % at.span_id  # noqa: UP031 (half the time of an f-string)
+            above = "%016x" % about.span_id if about is not None else context.span_id()  # noqa: UP031
+            said, kind = span.attributes, span.kind.value
+            attributes = recorder.plain(said) if said else {}
+            if kind:
+                attributes["kind"] = KINDS.get(kind, 1)
+            more = f',"a":{recorder.text(attributes)}' if attributes else ""
+            place = here.tail[len(here.trace) + 8 :]  # what it says behind the trace, which is theirs
+            data = f'{{"t":{span.start_time or time.time_ns()},"e":"start","id":"{key}","p":"{above}","tr":"{at.trace_id:032x}"{place}{spans.names.get(span.name) or spans._said(span.name)}{more}}}\n'.encode()
+            if len(data) > recorder.RECORD_MAX:
+                data = recorder.encode(json.loads(data))
             journal.open[key] = data
             journal.put(data)
         except Exception as error:
@@ -66,19 +64,20 @@ class JournalProcessor:
             journal = recorder.current()
             if journal is None:
                 return
-            key = f"{span.get_span_context().span_id:016x}"
-            if journal.open.get(key) is None or _is_own(span):
+            key = "%016x" % span.get_span_context().span_id  # noqa: UP031
+            if (spans.mirror is not None and _is_own(span)) or journal.open.pop(key, None) is None:
                 return  # one of ours, or begun before a fork: then the parent ends it
-            del journal.open[key]
-            attributes: dict[str, Any] = recorder.plain(span.attributes) if span.attributes else {}
-            if getattr(span.status.status_code, "value", 0) == 2:
+            said = span.attributes
+            attributes: dict[str, Any] = recorder.plain(said) if said else {}
+            if span.status.status_code.value == FAILED:
                 attributes |= {"status": "error", "message": str(span.status.description or "")[:MESSAGE_MAX]}
-            for event in (span.events or ())[-EVENTS_MAX:]:
-                if event.name == "exception":
-                    said = {str(k): str(v) for k, v in (event.attributes or {}).items()}
-                    attributes |= {k: v[-STACK_CHARS:] if k.endswith("stacktrace") else v[:MESSAGE_MAX] for k, v in said.items()}  # of a stack the innermost frames tell
-            record = {"t": span.end_time or time.time_ns(), "e": "end", "id": key}
-            journal.put(recorder.encode(record | {"a": attributes} if attributes else record))
+                for event in (span.events or ())[-EVENTS_MAX:]:
+                    if event.name == "exception":
+                        told = {str(k): str(v) for k, v in (event.attributes or {}).items()}
+                        attributes |= {k: v[-STACK_CHARS:] if k.endswith("stacktrace") else v[:MESSAGE_MAX] for k, v in told.items()}  # of a stack the innermost frames tell
+            more = f',"a":{recorder.text(attributes)}' if attributes else ""
+            data = f'{{"t":{span.end_time or time.time_ns()},"e":"end","id":"{key}"{more}}}\n'.encode()
+            journal.put(data if len(data) <= recorder.RECORD_MAX else recorder.encode(json.loads(data)))
         except Exception as error:
             guard.fault("on_end", error)
 

@@ -110,7 +110,7 @@ def put(record: dict[str, Any]) -> None:
 
 def encode(record: dict[str, Any], most: int = RECORD_MAX) -> bytes:
     """A record as its line, in at most so many bytes."""
-    data = json.dumps(record, separators=(",", ":"), default=_plain).encode()
+    data = text(record).encode()
     if len(data) >= most:
         data = _cut(record, most)
     return data + b"\n"
@@ -120,11 +120,11 @@ def _cut(record: dict[str, Any], most: int) -> bytes:
     attributes = dict(record.get("a") or {})
     for limit in (400, 100, 20):
         short = {str(k)[:80]: v[:limit] if isinstance(v, str) else v[: limit // 10] if isinstance(v, list) else v for k, v in attributes.items()}
-        data = json.dumps({**record, "a": {**short, "rca.cut": True}}, separators=(",", ":"), default=_plain).encode()
+        data = text({**record, "a": {**short, "rca.cut": True}}).encode()
         if len(data) < most:
             return data
     kept = {k: v[:80] if isinstance(v, str) else v for k, v in record.items() if k in ("t", "e", "id", "p", "tr", "rq", "n", "st", "s", "again") and not isinstance(v, dict | list)}
-    return json.dumps({**kept, "a": {"rca.cut": True}}, separators=(",", ":")).encode()
+    return text({**kept, "a": {"rca.cut": True}}).encode()
 
 
 def plain(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -142,6 +142,9 @@ def _value(value: Any) -> Any:
 
 def _plain(value: Any) -> str:
     return str(value)[:TEXT_MAX]
+
+
+text = json.JSONEncoder(separators=(",", ":"), default=_plain).encode  # made once: `json.dumps` would make one for each record
 
 
 def _in_child() -> None:

@@ -148,7 +148,7 @@ class Span:
 
     def _with_attributes(self, data: bytes) -> bytes:
         """The record of the start, with what is said of it."""
-        said = json.dumps(recorder.plain(self.attributes or {}), separators=(",", ":")).encode()
+        said = recorder.text(recorder.plain(self.attributes or {})).encode()
         long = data[:-2] + b',"a":' + said + b"}\n"
         return long if len(long) <= recorder.RECORD_MAX else recorder.encode(json.loads(long))
 
