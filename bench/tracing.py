@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -134,8 +133,8 @@ def ways(folder: str) -> dict[str, tuple[Callable[[], None], Callable[[], None]]
     }
 
 
-def cost(rounds: int) -> dict[str, Any]:
-    """Microseconds a span of each way, the median and the tenth part of the rounds that was the quickest; and the share that ours takes of a step."""
+def cost(rounds: int) -> dict[str, tuple[float, float]]:
+    """Microseconds a span of each way: the median, and the tenth part of the rounds that was the quickest."""
     with tempfile.TemporaryDirectory(dir=memory(), prefix="rca-bench-") as folder:
         found = ways(folder)
         took: dict[str, list[float]] = {name: [] for name in found}
@@ -150,12 +149,15 @@ def cost(rounds: int) -> dict[str, Any]:
                 behind()
             if turn == 19:  # warm from here on
                 took = {name: [] for name in found}
-        return {name: (statistics.median(values), sorted(values)[len(values) // 10]) for name, values in took.items()} | {"share": share(rounds)}
+        return {name: (statistics.median(values), sorted(values)[len(values) // 10]) for name, values in took.items()}
 
 
 def share(rounds: int) -> float:
     """Per cent of a step that one span takes, the median over steps of a millisecond's work: what that work has put out of the caches is paid here."""
     from rca import trace_inject as rt
+
+    if rt.install(otel=False) is None:
+        raise SystemExit("recording is switched off")
 
     def work(size: int) -> int:
         total = 0
@@ -248,19 +250,24 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1500)
     parser.add_argument("--kills", type=int, default=8)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--share", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--victim", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.victim:
         victim(*args.victim)
+    if args.share:
+        print(share(args.rounds))
+        return 0
     if args.inside:
         print(json.dumps({"cost": cost(args.rounds), "kills": {kind: kills(kind, args.kills) for kind in ("ours", "batch", "simple")}}))
         return 0
     from tests.venvs import environment, python_with
 
     wall, cpu = import_ms()
+    with tempfile.TemporaryDirectory(dir=memory(), prefix="rca-bench-") as folder:
+        part = float(subprocess.run([sys.executable, __file__, "--share", "--rounds", str(args.rounds)], env=environment(RCA_TRACE_DIR=folder), stdout=subprocess.PIPE, text=True, check=True).stdout)
     done = subprocess.run([python_with(*NEWEST), __file__, "--inside", "--rounds", str(args.rounds), "--kills", str(args.kills)], env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout)
-    part = found["cost"].pop("share")
     took, quick = ({name: values[i] for name, values in found["cost"].items()} for i in (0, 1))
     bare = took["two bare writes of 300 bytes"]
     print(f"median of {args.rounds} rounds, {BATCH} spans each\n")
