@@ -48,7 +48,7 @@ def run(interval: float, output: str | None, once: bool = False) -> int:
     for name in RANKS:
         os.environ.pop(name, None)
     os.environ.pop(recorder.OFF, None)
-    journal = recorder.start(output, {"role": "sampler"})
+    journal = recorder.start(output, {"role": "sampler"}, ring=False)
     if journal is None:
         raise CannotWrite("recording is switched off")
     found = sampler.Sampler(folder=journal.folder)

@@ -39,6 +39,7 @@ class Ring(Journal):
     """Where the records of a process with a ring go. While it is there, `spans.write` is the copy into it, so that nothing has to ask which of the two it is."""
 
     is_ring = True
+    room = SLOT - 2  # bytes of a record
 
     def __init__(self, folder: str, about: dict[str, Any] | None = None, size: int = RING_BYTES) -> None:
         self.slots = SLOTS_LEAST

@@ -21,7 +21,7 @@ from tests.venvs import environment, python_with
 PROGRAM = """
 import os, sys, time
 from rca import trace_inject as rt
-rt.install(sys.argv[1], role="rollout", rank=2, run="r1", size_max=int(sys.argv[2]))
+rt.install(sys.argv[1], role="rollout", rank=2, run="r1", size_max=int(sys.argv[2]), ring=len(sys.argv) > 4)
 with rt.step(4), rt.stage("rollout"):
     held = rt.Span("held to the end").__enter__()
     for i in range(int(sys.argv[3])):
@@ -65,9 +65,9 @@ print(count)
 """
 
 
-def made(folder: Path, size_max: int = 1 << 20, count: int = 3) -> Path:
+def made(folder: Path, size_max: int = 1 << 20, count: int = 3, *more: str) -> Path:
     """The journal of a process that was killed."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder), str(size_max), str(count)], env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder), str(size_max), str(count), *more], env=environment(), capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (-9, "")
     return folder
 
@@ -93,9 +93,10 @@ def exported(folder: Path, to: Path) -> Path:
     return to
 
 
-def test_the_same_spans_are_read_from_either(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [(), ("ring",)], ids=["file", "ring"])
+def test_the_same_spans_are_read_from_either(form: tuple[str, ...], tmp_path: Path) -> None:
     """Times, ids, names, processes, steps, callees, ends and the lack of one."""
-    made(tmp_path / "journal")
+    made(tmp_path / "journal", 1 << 20, 3, *form)
     (tmp_path / "otlp").mkdir()
     exported(tmp_path / "journal", tmp_path / "otlp" / "t.jsonl")
     ours = spans(rca_trace, tmp_path / "journal")

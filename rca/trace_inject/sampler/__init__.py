@@ -25,7 +25,7 @@ from rca.trace_inject.sampler._changes import matters
 from rca.trace_inject.sampler._place import Key, Place, Values
 
 WHOLE_NS = 60 * 10**9
-ROOM = recorder.RECORD_MAX - 120  # bytes of a record's values
+FRAME = 120  # bytes of a record beside its values
 LEAST_S = 0.05
 
 
@@ -61,10 +61,9 @@ class Sampler:
         whole = now - self._whole_ns >= WHOLE_NS
         told = values if whole else {k: v for k, v in values.items() if k not in self._written or matters(k[1], self._written[k][1], v)}
         calm = {k: self._before[k] for k in told if k in self._before and self._written.get(k, (now, 0))[0] < self._before_ns and self._before[k] != told[k]}
-        count = 0
+        count, to = 0, recorder.current()
         for ns, name, some in ((self._before_ns, "before", calm), (now, "all" if whole else "changes", told)):
-            for data in records(ns, name, some):
-                to = recorder.current()
+            for data in records(ns, name, some, getattr(to, "room", recorder.RECORD_MAX)):
                 if to is not None:
                     to.put(data)
                     count += 1
@@ -76,14 +75,14 @@ class Sampler:
         return count
 
 
-def records(ns: int, name: str, values: Values) -> Iterator[bytes]:
-    """Lines that hold some values, by what they speak of; as many as their length asks for."""
+def records(ns: int, name: str, values: Values, most: int = recorder.RECORD_MAX) -> Iterator[bytes]:
+    """Lines of at most so many bytes that hold some values, by what they speak of; as many as their length asks for."""
     by_subject: dict[str, dict[str, float]] = {}
     length = 0
     for (subject, quantity), value in values.items():
         value = round(value, 6) if isinstance(value, float) else value
         more = len(quantity) + len(str(value)) + 6 + (0 if subject in by_subject else len(json.dumps(subject)) + 6)
-        if length + more > ROOM and by_subject:
+        if length + more > most - FRAME and by_subject:
             yield _line(ns, name, by_subject)
             by_subject, length = {}, 0
             more = len(quantity) + len(str(value)) + len(json.dumps(subject)) + 12
