@@ -184,7 +184,10 @@ def test_a_thread_that_no_child_inherits(folder: Path) -> None:
         pid = os.fork()
         if pid == 0:
             fine = not any(t.name == "rca-sampler" for t in threading.enumerate()) and sampler.sample_in_background(0.05)
-            time.sleep(0.02)
+            for _ in range(500):
+                if list(folder.glob(f"*-{os.getpid()}.rca.jsonl")):
+                    break
+                time.sleep(0.01)
             os._exit(0 if fine and guard.faults == [] else 1)
         until = time.monotonic() + 20
         done = (0, 0)
