@@ -21,6 +21,9 @@ class Rollout:
     def __init__(self, rank):
         self.rank = rank
 
+    def ready(self):
+        return self.rank
+
     def generate(self, step):
         time.sleep(0.3)
         batch = [[self.rank * 1000 + step * 100 + i] * 8 for i in range(ROWS)]
@@ -33,6 +36,9 @@ class Rollout:
 class Trainer:
     def __init__(self, rank):
         self.rank = rank
+
+    def ready(self):
+        return self.rank
 
     def train(self, step, *batches):
         for source, batch in enumerate(batches):
@@ -57,6 +63,7 @@ def main():
     rt.trace_ray()  # what `ray.get` waits for
     rollouts = [rt.traced_handle(Rollout.remote(rank=i), f"rollout/{i}") for i in range(2)]
     trainer = rt.traced_handle(Trainer.remote(rank=0), "train/0")
+    ray.get([worker.ready.remote() for worker in (*rollouts, trainer)])  # starting takes its time
     for step in range(args.steps):
         with rt.step(step):
             with rt.stage("rollout"), rt.request():
