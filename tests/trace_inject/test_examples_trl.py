@@ -19,7 +19,11 @@ plain = main.build(OUT + "/plain", steps=3, traced=False)
 plain.train()
 traced = main.build(OUT + "/traced", steps=3)
 traced.train()
-assert digest(plain.model) == digest(traced.model)
+from rca.trace_inject.integrations.trl import trace_grpo
+late = main.build(OUT + "/late", steps=3, traced=False)
+assert trace_grpo(late) is trace_grpo(late)
+late.train()
+assert digest(plain.model) == digest(traced.model) == digest(late.model)
 """
 REWARD = """
 calls = []
@@ -54,8 +58,9 @@ def test_a_healthy_run(library: Library, tmp_path: Path) -> None:
 
 
 def test_training_is_the_same(library: Library, tmp_path: Path) -> None:
-    """What is generated and learned is equal to the bit with the callback and without it."""
+    """What is generated and learned is equal to the bit with the callback, with `trace_grpo` and without either."""
     assert library.run(SAME, tmp_path) == 0, (tmp_path / "stderr.log").read_text()
+    assert [r["s"] for r in records(tmp_path) if r["e"] == "start" and r["n"] == "generate"] == [1, 2, 3] * 2
 
 
 def test_killed_while_it_generates(library: Library, tmp_path: Path) -> None:
