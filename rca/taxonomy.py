@@ -173,6 +173,7 @@ class Kind(StrEnum):
     LIMIT_REACHED = "limit.reached"  # open files, file size, processes
     CLOCK_OFF = "host.clock_off"  # how far a time service says the clock is off; attrs: seconds, way (fast or slow)
     HOST_DOWN = "host.down"  # reboot, panic, node failure
+    SWAPS = "host.swaps"  # a task stood still for memory to come back from swap
     HUNG_TASK = "host.hung_task"
     # Software
     FRAMEWORK_ERROR = "framework.internal_error"  # a framework's own state is broken, as it says itself

@@ -29,7 +29,7 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     stated = [e for r in readings for e in r.events]
     calls = span_tables.join(readings)
     clock = clocks.estimate(who, stated, calls.bounds(who.name_of), readings)
-    events = kernel.join_oom(fold.merge_copies(traced.interpret(fold.settle(stated, who, clock), calls)))
+    events = kernel.join_swap(kernel.join_oom(fold.merge_copies(traced.interpret(fold.settle(stated, who, clock), calls))))
     events = fold.fold(exits.claim(exits.interpret(events)))
     procs = progress.processes(who, events, clock)
     phases = course.build(who, clock)

@@ -29,6 +29,7 @@ THINGS = r"(?:len|rows?|samples?|sequences?|responses?|prompts?|trajectories|rol
 COUNTS = re.compile(rf"{THINGS}[^\d\n]{{0,40}}\d+[^\d\n]{{1,40}}?(?:\bvs\.?|!=|\bgot\b|expected|instead of|but|has|have|实际|期望)[^\d\n]{{0,30}}\d+|expected \d+[^\d\n]{{0,40}}got \d+", re.I)
 #: A call to an address that nobody answered in time, whatever the exception is called.
 UNHEARD = re.compile(r"https?://\S{3,200}[^\n]{0,60}?\b(?:deadline|timed[ _-]?out|time-?out)\b|\b(?:deadline|timed[ _-]?out|time-?out)\b[^\n]{0,80}?https?://", re.I)
+ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}\b|https?://\S|\b[\w.-]{2,80}:\d{4,5}\b")
 FIRST = re.compile(r"dimension 0\b|batch[ _]size|\brows\b|number of (?:samples|sequences)", re.I)
 
 
@@ -43,7 +44,7 @@ def look(view: View) -> list[Event]:
     out = []
     for event in events:
         extra, kind = {}, event.kind
-        if event.kind in UNNAMED and event.severity in ("error", "fatal") and event.source is not None:
+        if event.kind in UNNAMED and "Timeout" not in str(event.attrs.get("exception")) and event.severity in ("error", "fatal") and event.source is not None:
             # Whatever the error is called: its numbers say that as many are missing as did not arrive.
             told = any(accounts(s, event) and follows(s, event) for s in short if s.event_id != event.event_id)
             kind = str(Kind.BATCH_MISMATCH) if told or COUNTS.search(event.text) else kind
@@ -71,7 +72,8 @@ def confirm(view: View) -> list[Event]:
 
 
 def _unheard(event: Event) -> Event:
-    waited = event.kind == Kind.EXCEPTION and UNHEARD.search(event.text) is not None
+    named = "Timeout" in str(event.attrs.get("exception")) and ADDRESS.search(event.text) is not None
+    waited = event.kind == Kind.EXCEPTION and (named or UNHEARD.search(event.text) is not None)
     return event.but(attrs={**event.attrs, "unheard": True}) if waited else event
 
 

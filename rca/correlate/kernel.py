@@ -1,4 +1,4 @@
-"""One OOM report is one event: the kernel prints who asked for memory, a table, the limit that was hit and whom it killed.
+"""What the kernel says in several lines is one event. An OOM report: the kernel prints who asked for memory, a table, the limit that was hit and whom it killed.
 
 The process that *invoked* the killer is not its victim. Source: Linux `mm/oom_kill.c`.
 """
@@ -9,6 +9,7 @@ from rca.model import Event
 from rca.taxonomy import Kind
 
 REPORT_BYTES = 64 << 10  # a report with its table of tasks is shorter than this
+STACK_BYTES = 16 << 10  # of journal lines in JSON, which are long
 SPEAKERS = ("kernel_memory/",)
 
 
@@ -27,6 +28,22 @@ def join_oom(events: list[Event]) -> list[Event]:
         else:
             out.append(event)
     return out
+
+
+def join_swap(events: list[Event]) -> list[Event]:
+    """A task that hangs, by the stack below the report, because its memory is on the swap device waits for no file: one event that says so."""
+    stacks = [e for e in events if e.kind == Kind.SWAPS]
+    if not stacks:
+        return events
+    out, used = [], set()
+    for event in events:
+        below = [s for s in stacks if s.source == event.source and 0 < s.offset - event.offset < STACK_BYTES] if event.kind == Kind.HUNG_TASK else []
+        if below:
+            used.update(id(s) for s in below)
+            out.append(event.but(kind=Kind.SWAPS, severity="error", also=event.also + below[0].records))
+        else:
+            out.append(event)
+    return [e for e in out if id(e) not in used]
 
 
 def _one_report(a: Event, b: Event) -> bool:

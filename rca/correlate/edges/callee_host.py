@@ -8,7 +8,7 @@ from rca.model import Edge, Event
 from rca.taxonomy import Kind
 
 NET = frozenset({Kind.PACKET_LOSS, Kind.LATENCY_ROSE, Kind.NIC_FAULT, Kind.NIC_ERRORS_ROSE, Kind.LINK_DOWN, Kind.UNREACHABLE})
-LOAD = frozenset({Kind.CPU_STARVED, Kind.CPU_THROTTLED, Kind.UNINTERRUPTIBLE, Kind.HUNG_TASK, Kind.STORAGE_HANG, Kind.HOST_DOWN})
+LOAD = frozenset({Kind.CPU_STARVED, Kind.CPU_THROTTLED, Kind.UNINTERRUPTIBLE, Kind.HUNG_TASK, Kind.SWAPS, Kind.STORAGE_HANG, Kind.HOST_DOWN})
 DEATH = frozenset({Kind.KILLED_BY_KERNEL, Kind.HOST_OOM, Kind.MEMORY_GREW, Kind.KILLED})
 DEVICE = frozenset({Kind.DEVICE_LOST, Kind.DEVICE_MEMORY_ERROR, Kind.DEVICE_HANG, Kind.DEVICE_LINK_ERROR})
 #: What a caller says of a worker that it cannot reach, or got too little from.

@@ -67,11 +67,17 @@ class Guesses:
         return Kind(found.kind), {"generic": found.tier}
 
 
+#: A frame of a stack that the kernel prints: the names of its functions are no statement.
+KERNEL_FRAME = re.compile(r"\s*(?:\? )?[\w.]{2,80}\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8}")
+
+
 def sense(line: Line, raw: str) -> Sense | None:
     """What a parsed line states, whoever wrote it; None for nearly all lines, at the price of one search."""
     kernel = line.shape == "kernel"  # its own phrases are known; what is left is noise, and its levels mean little
     needed = 3 if kernel else NEEDED[line.level]
     if needed > 1 and ((line.step is not None and needed > 2) or not lexicon.alarm((raw if raw.isascii() else english(raw)).lower())):
+        return None
+    if KERNEL_FRAME.match(line.text):
         return None
     text = alike(line.text)
     if needed > 1 and (_is_table(text) or WARNED.match(text)):
