@@ -26,7 +26,7 @@ NAMES = {"host": "host.name", "pid": "process.pid", "role": "rca.role", "rank": 
 TRAINERS = ("train", "trainer", "actor", "policy", "process")  # roles whose ranks are those of the job
 #: Behind these the writer does not know any more whose end it has told; what is open all the same is told again.
 BREAKS = ("rca.dropped", "rca.stopped", "rca.open")
-SEGMENT = re.compile(r"\.(\d{1,4})(?=\.rca\.jsonl$)")
+SEGMENT = re.compile(r"\.(\d{1,4}(?:\.new)?)(?=\.rca\.jsonl$)")
 ROUND = re.compile(rb'\{"q":(\d{1,15}),')
 HEX = re.compile(r"[\da-f]+")
 Span = dict[str, Any]

@@ -43,6 +43,7 @@ CASES = [
     Case("size_limit", counted=False, dropped=True),  # segments are overwritten
     Case("deleted", counted=False),  # what stood in the deleted file is gone
     Case("no_descriptors", dropped=True),
+    Case("limit_lowered", counted=False),
     Case("in_the_way", dropped=True),
     Case("pipe", counted=False, last=None),
     Case("shutdown", counted=False, last="del"),

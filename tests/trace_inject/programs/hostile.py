@@ -145,6 +145,16 @@ def no_descriptors(folder: str, *_: str) -> None:
     recovered()
 
 
+def limit_lowered(folder: str, *_: str) -> None:
+    """Our descriptor has a number that may not be given any more, and then the file is deleted."""
+    install(folder)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    shutil.rmtree(folder)
+    recovered()
+    shutil.rmtree(folder)
+    recovered()
+
+
 def in_the_way(folder: str, *_: str) -> None:
     """Where our folder should be there is a file."""
     with open(folder, "w") as file:
