@@ -67,7 +67,7 @@ def _is_coroutine(function: Any) -> bool:
 def _of_function(inner: Any, peers: dict[str, str], bound: bool) -> Any:
     @functools.wraps(inner)
     def send(*args: Any, **kwargs: Any) -> Any:
-        call, key = _begin(args[0] if bound else args[1], peers) if len(args) > (not bound) else (None, ())
+        call, key = _begin(args[not bound] if len(args) > (not bound) else kwargs.get("request"), peers)
         if call is None:
             return inner(*args, **kwargs)
         try:
@@ -86,7 +86,7 @@ def _of_function(inner: Any, peers: dict[str, str], bound: bool) -> Any:
 def _of_coroutine(inner: Any, peers: dict[str, str], bound: bool) -> Any:
     @functools.wraps(inner)
     async def send(*args: Any, **kwargs: Any) -> Any:
-        call, key = _begin(args[0] if bound else args[1], peers) if len(args) > (not bound) else (None, ())
+        call, key = _begin(args[not bound] if len(args) > (not bound) else kwargs.get("request"), peers)
         if call is None:
             return await inner(*args, **kwargs)
         try:
@@ -114,6 +114,8 @@ def _begin(request: Any, peers: dict[str, str]) -> tuple[Call | None, tuple]:
         if peer := peers.get(f"{url.hostname}:{port}"):
             said["rca.peer"] = peer
         return _Request(f"{request.method} {url.path or '/'}", said, request), key
+    except (AttributeError, ValueError):  # no request, or one to nowhere: the library's to refuse
+        return None, ()
     except Exception as error:
         guard.fault("http", error)
         return None, ()
