@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from builders import run_of
 from spans import NOON_NS, SECOND_NS, exception, failed_client, line, request, span
 
@@ -191,6 +192,16 @@ def test_an_event_without_its_acknowledgement(tmp_path: Path) -> None:
     (lost,) = [e for e in found.events if e.kind == Kind.EVENT_LOST]
     assert (lost.step, lost.attrs["callee"], lost.attrs["got"], lost.attrs["wanted"]) == (5, "rollout/0", 1, 2) and lost.records[0].text.startswith('{"t"')
     assert [e.step for e in found.events if e.kind == Kind.EVENT_ACKNOWLEDGED] == [4]
+
+
+@pytest.mark.parametrize(("lived_s", "lived"), [(0.2, False), (30, True)])
+def test_a_receiver_that_lived_on(tmp_path: Path, lived_s: float, lived: bool) -> None:
+    """Whoever serves others long after an event was sent, and never confirms it, did not get it; the dead and the late confirm nothing either."""
+    emitted = {"t": NOON_NS, "e": "event", "id": "e0", "n": "rollout_done", "a": {"rca.receivers": ["train/0"]}}
+    served = [{"t": NOON_NS + int(lived_s * 1e9), "e": "start", "id": "s", "n": "GET /health"}, {"t": NOON_NS + int(lived_s * 1e9) + 1000, "e": "end", "id": "s"}]
+    found = run_of(tmp_path, {"c.rca.jsonl": journal(emitted), "t.rca.jsonl": journal(*served, role="train", rank=0, host="n2", pid=70)})
+    (lost,) = [e for e in found.events if e.kind == Kind.EVENT_LOST]
+    assert (lost.attrs["callee"], lost.attrs["about"]["pid"], lost.attrs["receiver_lived"]) == ("train/0", 70, lived)
 
 
 def steps(slow: dict[tuple[int, int], float], workers: int = 3) -> str:

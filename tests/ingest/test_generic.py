@@ -42,6 +42,7 @@ STATED = [
     ("data.shape_mismatch", "ShapeError: tensors disagree in dimension 1, (8, 512) against (8, 511)"),
 ]
 HARMLESS = [
+    "/venv/lib/python3.11/site-packages/torch/_subclasses/functional_tensor.py:368: UserWarning: Failed to initialize NumPy: No module named 'numpy' (Triggered internally at tensor_numpy.cpp:84.)",
     "no errors, 0 corrupt shards, disk is not full",
     "connection refused, retrying in 5 s (attempt 2)",
     "--on-nan stop    what to do when the loss is NaN",

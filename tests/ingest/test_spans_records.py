@@ -112,3 +112,41 @@ def test_a_process_that_was_killed_in_a_span(tmp_path: Path) -> None:
     (first, *_) = found.judged.hypotheses
     assert (first.event.kind, first.event.stage, first.event.step, first.entity.get("host"), first.entity.get("rank")) == ("process.killed", "eval", 4, "node-a", 3)
     assert first.confidence < 0.8
+
+
+@pytest.mark.parametrize(
+    ("records", "done"),
+    [
+        ([], True),
+        ([{"e": "start", "id": "a", "n": "train"}, {"e": "end", "id": "a"}], True),
+        ([{"e": "start", "id": "a", "n": "train"}], False),
+        ([{"e": "start", "id": "a", "n": "train"}, {"e": "end", "id": "a", "a": {"status": "error", "exception.type": "KeyError", "exception.message": "'x'"}}], False),
+    ],
+    ids=["nothing else", "a span", "an open span", "a failed span"],
+)
+def test_a_process_that_left_in_order(tmp_path: Path, records: list[dict[str, Any]], done: bool) -> None:
+    """`rca.exit` is the end of the work, unless something behind it failed or is open, or an exception was on its way."""
+    kinds = [e.kind for e in rca.analyze(journal(tmp_path, *records, {"e": "event", "n": "rca.exit"})).run.events]
+    assert ("run.finished" in kinds) is done
+    kinds = [e.kind for e in rca.analyze(journal(tmp_path, *records, {"e": "event", "n": "rca.exit", "a": {"exception.type": "KeyError"}})).run.events]
+    assert "run.finished" not in kinds
+
+
+def test_a_number_counts_within_its_role(tmp_path: Path) -> None:
+    """Rank 0 of the rollout is not rank 0 of the job; a trainer's is."""
+    for role in ("rollout", "train"):
+        head = HEAD | {"role": role, "rank": 0, "pid": 71 if role == "train" else 72}
+        lines = [head, {"t": START + 10**9, "e": "start", "id": role, "n": "work", "s": 1}, {"t": START + 2 * 10**9, "e": "end", "id": role}]
+        (tmp_path / f"{role}-0-node_a-{head['pid']}.rca.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = rca.analyze(tmp_path).run.processes
+    assert {key[1] for key in found} == {0, "rollout/0"} and found[0, 0]["pids"] == (71,) and found[0, "rollout/0"]["pids"] == (72,)
+
+
+@pytest.mark.parametrize(("waited_s", "open_"), [(0.5, False), (40, True)])
+def test_a_call_that_was_given_up(tmp_path: Path, waited_s: float, open_: bool) -> None:
+    """Cancelled at once for another's sake it is nothing; after a long wait its callee did not answer."""
+    call = {"e": "start", "id": "c", "p": "", "tr": "7f", "n": "POST /generate", "a": {"kind": 3, "server.address": "10.0.0.9", "server.port": 8000}}
+    end = {"t": START + 10**9 + int(waited_s * 1e9), "e": "end", "id": "c", "a": {"status": "unset", "rca.cancelled": True}}
+    later = [{"t": START + 60 * 10**9, "e": "start", "id": "d", "n": "clean"}, {"t": START + 61 * 10**9, "e": "end", "id": "d"}]
+    found = rca.analyze(journal(tmp_path, call, end, *later))
+    assert ("request.open" in [e.kind for e in found.run.events]) is open_
