@@ -153,7 +153,8 @@ def join(readings: list[Reading]) -> Spans:
             spans.raws[source, offset] = raw
         spans.records += [(source, record) for record in table.get("records", ())]
         journals += [(process, ns, spans.sources[-1][0], len(spans.columns["mark"]), offset, complete) for offset, process, ns, complete in table.get("journals", ())[-1:]]
-    _rejoin(spans, journals)
+    if journals:
+        _rejoin(spans, journals)
     _link(spans)
     return spans
 
@@ -203,10 +204,11 @@ def _link(spans: Spans) -> None:
     traces = [trace * SPREAD & MASK for trace in columns["trace"]]
     up = spans.up = array("q", [NONE]) * len(marks)
     halves: dict[int, int] = {}  # callee's half -> key
+    begun = spans.begun
+    for row in begun:
+        up[row] = AGAIN
     for row, (trace, span) in enumerate(zip(traces, columns["span"], strict=True)):
-        if row in spans.begun:
-            up[row] = AGAIN
-        if not span or row in spans.begun:
+        if not span or row in begun:
             continue
         first = rows.setdefault(trace ^ span, row)
         if first != row:
