@@ -118,6 +118,79 @@ def test_ours_go_to_their_collector(requirements: tuple[str, ...], order: str, t
     assert len({by_name[n]["tr"] for n in ("step", "mine", "theirs", "inner", "broken", "generator")}) == 1
 
 
+HOSTILE = """
+import os, signal, sys, time
+from opentelemetry import trace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from rca import trace_inject as rt
+from rca.trace_inject import guard
+
+class Broken(SpanProcessor):
+    armed = True
+    def on_start(self, span, parent_context=None):
+        if self.armed:
+            raise RuntimeError("their bug")
+
+broken = Broken()
+provider = TracerProvider()
+provider.add_span_processor(broken)
+trace.set_tracer_provider(provider)
+rt.install(sys.argv[1], otel=True)
+for i in range(5):
+    with rt.span("kept"):
+        pass
+assert len(guard.faults) == 1, guard.faults
+from rca.trace_inject import mirror
+broken.armed = False
+mirror.start()
+
+class Stop(Exception):
+    pass
+
+wanted = False
+
+def handler(number, frame):
+    if wanted:
+        raise Stop
+
+import logging
+logging.disable(logging.ERROR)  # where it meets OpenTelemetry's own code, that may log it and go on: then the next one comes
+signal.signal(signal.SIGALRM, handler)
+stopped = 0
+for i in range(200):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0003 + 0.000005 * i, 0.01)
+        wanted = True
+        while True:
+            with rt.span("interrupted"):
+                pass
+    except Stop:
+        wanted = False
+        stopped += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert stopped == 200 and len(guard.faults) == 1, (stopped, guard.faults)
+pid = os.fork()
+if pid == 0:
+    with rt.span("child"):
+        os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+with rt.span("last"):
+    pass
+"""
+
+
+@pytest.mark.real
+def test_a_broken_processor_and_handlers_that_raise(tmp_path: Path) -> None:
+    """Their processor's bug ends the mirroring and nothing else; what their handler raises reaches them; a fork does not hang."""
+    done = subprocess.run([python_with(*NEWEST), "-c", HOSTILE, str(tmp_path)], env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for path in tmp_path.glob("*.rca.jsonl") for line in path.read_text().splitlines()]
+    ended = {r["id"] for r in records if r.get("e") == "end"}
+    assert sum(r.get("n") == "kept" and r["id"] in ended for r in records if r.get("e") == "start") == 5
+    assert any(r.get("n") == "last" and r["id"] in ended for r in records if r.get("e") == "start")
+    assert any(r.get("n") == "child" for r in records)
+
+
 @pytest.mark.real
 def test_left_alone(tmp_path: Path) -> None:
     """`otel=False`: neither way."""
