@@ -48,7 +48,7 @@ def ways(folder: str) -> dict[str, tuple[Callable[[], None], Callable[[], None]]
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
     from rca import trace_inject as rt
-    from rca.trace_inject import mirror, otel, recorder, spans
+    from rca.trace_inject import mirror, otel, recorder, ring, spans
 
     rt.install(f"{folder}/trace", role="train", rank=0, run="bench", otel=False)
     trace.set_tracer_provider(TracerProvider())  # for the mirror: no processor at all
@@ -86,7 +86,17 @@ def ways(folder: str) -> dict[str, tuple[Callable[[], None], Callable[[], None]]
 
     def on_again() -> None:
         recorder.journal, recorder._stopped = journal, False
-        spans.mirror = None
+        spans.mirror, spans.write = None, write
+
+    mapped = ring.Ring(f"{folder}/ring")
+    recorder.journal = mapped
+    with rt.Span("the first makes the ring"):
+        copy = spans.write
+    recorder.journal, spans.write = journal, write
+
+    def in_ring() -> None:
+        recorder.journal, spans.write = mapped, copy
+        ours()
 
     def mirrored() -> None:
         mirror.start()
@@ -123,6 +133,7 @@ def ways(folder: str) -> dict[str, tuple[Callable[[], None], Callable[[], None]]
         "ours: begin and end": (ours, nothing),
         "ours, with two attributes": (with_attributes, nothing),
         "ours, a decorated call": (decorated, nothing),
+        "ours, in a ring": (in_ring, on_again),
         "ours, switched off": (off, on_again),
         "OpenTelemetry API, no processor": (by_sdk(provided()), nothing),
         "OpenTelemetry API, our processor": (by_sdk(provided(otel._processor())), nothing),

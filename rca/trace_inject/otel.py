@@ -38,13 +38,13 @@ class JournalProcessor:
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         """Record that a span began."""
         try:
-            journal = recorder.current()
+            journal = recorder.journal or recorder.current()
             if journal is None or (spans.mirror is not None and _is_own(span)):
                 return
             at, about, here = span.get_span_context(), span.parent, context.here()
             key = "%016x" % at.span_id  # noqa: UP031 (half the time of an f-string)
             above = "%016x" % about.span_id if about is not None else context.span_id()  # noqa: UP031
-            said, kind = span.attributes, span.kind.value
+            said, kind = span.attributes, span.kind._value_
             attributes = recorder.plain(said) if said else {}
             if kind:
                 attributes["kind"] = KINDS.get(kind, 1)
@@ -61,7 +61,7 @@ class JournalProcessor:
     def on_end(self, span: Any) -> None:
         """Record that a span ended, how, and what was said of it since it began."""
         try:
-            journal = recorder.current()
+            journal = recorder.journal or recorder.current()
             if journal is None:
                 return
             key = "%016x" % span.get_span_context().span_id  # noqa: UP031
@@ -69,7 +69,7 @@ class JournalProcessor:
                 return  # one of ours, or begun before a fork: then the parent ends it
             said = span.attributes
             attributes: dict[str, Any] = recorder.plain(said) if said else {}
-            if span.status.status_code.value == FAILED:
+            if span.status.status_code._value_ == FAILED:
                 attributes |= {"status": "error", "message": str(span.status.description or "")[:MESSAGE_MAX]}
                 for event in (span.events or ())[-EVENTS_MAX:]:
                     if event.name == "exception":
