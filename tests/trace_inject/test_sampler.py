@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from rca.ingest.spans import rca_trace
 from rca.ingest.spans.table import Table
 from rca.trace_inject import guard, recorder, sampler
 from tests.trace_inject import stand_in_nvml
-from tests.venvs import environment
+from tests.venvs import environment, python_with
 
 NAMES = ("link_downed", "link_error_recovery", "port_rcv_errors", "port_xmit_discards", "symbol_error", "local_link_integrity_errors")
 MEMORY_V1 = Path("/sys/fs/cgroup/memory")
@@ -87,8 +88,6 @@ def test_this_host(folder: Path) -> None:
 
 def test_every_quantity_has_a_name_of_the_table() -> None:
     """Also those of hosts that this one is not."""
-    import re
-
     here = Path(sampler.__file__).parent
     used = {name for path in here.glob("*.py") for name in re.findall(r'"((?:mem|gpu|rdma|net|fs|nfs|disk|psi|cpu)\.\w+)"', path.read_text())}
     assert len(used) > 50 and used <= set(table())
@@ -216,6 +215,23 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     done = subprocess.run([sys.executable, "-m", "rca", "sample", "--once", "-o", str(tmp_path / "file" / "x")], env=environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 4 and "Traceback" not in done.stderr
     assert cli.main(["sample", "--interval", "x"]) == 2
+
+
+@pytest.mark.real
+def test_the_real_nvml_package(tmp_path: Path) -> None:
+    """Every function and constant that is asked for exists in nvidia-ml-py; without a driver there is no GPU and no complaint."""
+    text = (Path(sampler.__file__).parent / "nvml.py").read_text()
+
+    used = set(re.findall(r"nvml[A-Z]\w+|NVML_FI_\w+L\b|NVML_TEMPERATURE_GPU|NVML_CLOCK_SM", text)) - {"nvmlClocksEventReason", "nvmlReturn"}
+    program = (
+        f"import pynvml\nprint([n for n in {sorted(used)!r} if not hasattr(pynvml, n)])\n"
+        "assert all(hasattr(pynvml, n) for n in ('NVML_MEMORY_ERROR_TYPE_UNCORRECTED', 'NVML_MEMORY_ERROR_TYPE_CORRECTED', 'NVML_VOLATILE_ECC', 'NVML_AGGREGATE_ECC'))\n"
+        "from rca.trace_inject.sampler import nvml, _place\n"
+        "assert {n for n, _ in pynvml.c_nvmlValue_t._fields_} >= set(nvml.VALUES) and {'nvmlReturn', 'valueType', 'value'} <= {n for n, _ in pynvml.c_nvmlFieldValue_t._fields_}\n"
+        "assert isinstance(nvml.read(_place.Place()), dict)"
+    )
+    done = subprocess.run([python_with("nvidia-ml-py"), "-c", program], env=environment(), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "[]\n")
 
 
 VICTIM = """
