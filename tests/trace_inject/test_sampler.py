@@ -161,6 +161,8 @@ def test_gpus(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert [v for _, s, n, v in rows if n == "gpu.slow_mask" and s["gpu"] == 1] == [0, 0x40]
     assert not [v for _, s, n, v in rows if n == "gpu.ecc_uncorrected" and s["gpu"] == 1]
     assert {v for _, s, n, v in rows if n == "gpu.nvlink_errors" and s["counter"] == "crc_data"} == {4}
+    cause = rca.analyze(folder).document["hypotheses"][0]
+    assert (cause["cause"], cause["entity"]["gpu"], cause["entity"]["bus_id"]) == ("gpu.ecc", 0, "00000000:40:00.0")
 
 
 @pytest.mark.parametrize(("change", "kind"), [({"link_downed": 2}, "link.down"), ({"link_downed": 0, "port_rcv_errors": 900}, "nic.errors_rose")])
