@@ -59,6 +59,7 @@ def between(url: str, answer: Change = lambda _, body: body, request: Change = l
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -106,6 +107,17 @@ def test_a_trainer_killed_in_a_request(python: Path, tmp_path: Path) -> None:
     found = job.verdict()
     assert (found.verdict, found.cause) == ("failed", "coord.actor_died"), found
     assert (found.entity["role"], found.entity["rank"], found.entity["pid"]) == ("train", 0, pid), found
+
+
+def test_a_server_killed_between_requests(python: Path, tmp_path: Path) -> None:
+    """Nothing of it is open, and the next request finds nobody at its port."""
+    with Job([python, MAIN, "--steps", "50", "--timeout", "4"], tmp_path) as job:
+        pid, _ = job.wait_for("rollout", 0, "ack", "rollout_done", step=1)
+        os.kill(pid, signal.SIGKILL)
+        assert job.ended() != 0
+    found = job.verdict()
+    assert (found.verdict, found.cause) == ("failed", "coord.actor_died"), found
+    assert (found.entity["role"], found.entity["pid"]) == ("rollout", pid), found
 
 
 def test_a_server_stopped_in_a_request(python: Path, tmp_path: Path) -> None:
@@ -165,6 +177,20 @@ def test_a_dropped_event(python: Path, tmp_path: Path) -> None:
     found = job.verdict()
     assert (found.verdict, found.cause) == ("failed", "coord.event_lost"), found
     assert (found.entity["role"], found.entity["rank"]) == ("train", 0), found
+
+
+def test_an_answer_lost_on_the_way(python: Path, tmp_path: Path) -> None:
+    """The worker ended the call well; what stands between drops the connection. The worker is not dead."""
+
+    def drop(path: str, body: bytes) -> bytes:
+        if "generate?step=1" in path:
+            raise ConnectionAbortedError
+        return body
+
+    with Workers(python, tmp_path) as urls, between(urls[1], drop) as rollout, Job([python, MAIN, "--workers", urls[0], rollout, urls[2]], tmp_path) as job:
+        assert job.ended() != 0
+    found = job.verdict()
+    assert (found.verdict, found.cause) == ("failed", "coord.rpc"), found
 
 
 def test_a_flipped_byte(python: Path, tmp_path: Path) -> None:

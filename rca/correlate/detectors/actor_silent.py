@@ -18,6 +18,10 @@ FAILED = frozenset({Kind.RPC_REFUSED, Kind.RPC_TIMEOUT, Kind.RPC_FAILED, Kind.WE
 REFUSED = re.compile(r"refused|reset by peer|errno 111|errno 104|closed connection|disconnected", re.I)
 TIMED_OUT = re.compile(r"timed? ?out|deadline", re.I)
 STOPPING = re.compile(r"/stop\b|stop job|shutdown|cleanup", re.I)
+SAYS = {
+    "refused": "does not answer: its connection is refused or reset", "timeout": "does not answer: requests to it time out",
+    "cut": "answered, and its answers do not arrive: the connection breaks on the way",
+}  # fmt: skip
 LATER_NS = 3_000_000_000  # a callee that still writes this long after an unanswered request was only late
 
 
@@ -36,12 +40,12 @@ def detect(view: View) -> list[Event]:
         if proc is None:
             continue
         events = [e for e in events if key_of(e) != proc.key and not _answered_later(proc, e)]
-        how = _how(events)
+        how = "cut" if _answered(events) else _how(events)
         if how is None:
             continue
         first = min(events, key=lambda e: (e.time_ns if e.time_ns is not None else 2**62, e.event_id))
         meta = any("meta" in (w.actor or "").lower() for w in proc.writers)
-        text = f"{proc.actor or f'rank {proc.rank}'} does not answer: {'its connection is refused or reset' if how == 'refused' else 'requests to it time out'}"
+        text = f"{proc.actor or f'rank {proc.rank}'} {SAYS[how]}"
         callers = sorted({e.actor or f"rank {e.rank}" for e in events})
         found.setdefault(proc.key, Event(
             Kind.ACTOR_SILENT, text, time_ns=first.time_ns, host=proc.host, role="meta_server" if meta else proc.role, actor=proc.actor, rank=proc.rank, pid=min(proc.pids) if len(proc.pids) == 1 else None,
@@ -53,6 +57,12 @@ def detect(view: View) -> list[Event]:
 
 def _answered_later(proc: Proc, event: Event) -> bool:
     return bool(event.time_ns is not None and proc.last_ns is not None and proc.last_ns - event.time_ns > LATER_NS)
+
+
+def _answered(events: list[Event]) -> bool:
+    """Whether the callee's own spans show that it ended all these calls well: what failed lies between."""
+    answers = {e.attrs.get("answer") for e in events if e.attrs.get("span")}
+    return answers == {"ok"}
 
 
 def _how(events: list[Event]) -> str | None:

@@ -15,7 +15,7 @@ from rca.ingest.spans.table import CALLS, ERROR, OK, SERVER, UNSET, failed_grpc,
 from rca.taxonomy import VICTIM_KINDS, Kind
 
 TIMED_OUT = re.compile(r"time[d_ -]{0,2}out|deadline|超时|etimedout", re.I)
-REFUSED = re.compile(r"refused|econnrefused|errno 111|拒绝", re.I)
+REFUSED = re.compile(r"refused|econnrefused|errno 111|all connection attempts failed|拒绝", re.I)
 NO_ANSWER = re.compile(r"no (?:answer|response|reply)|reset|econnreset|broken pipe|disconnect|unavailable|unreachable|closed|eof", re.I)
 #: Words of the caller itself: whatever status stands beside them, it had no answer.
 GAVE_UP = re.compile(r"client[ -]time|no (?:answer|response|reply)|deadline exceeded|did not respond|not responding", re.I)
