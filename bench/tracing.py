@@ -146,6 +146,8 @@ def ways(folder: str) -> dict[str, tuple[Callable[[], None], Callable[[], None]]
 
 def cost(rounds: int) -> dict[str, tuple[float, float]]:
     """Microseconds a span of each way: the median, and the tenth part of the rounds that was the quickest."""
+    from rca.trace_inject import recorder
+
     with tempfile.TemporaryDirectory(dir=memory(), prefix="rca-bench-") as folder:
         found = ways(folder)
         took: dict[str, list[float]] = {name: [] for name in found}
@@ -160,6 +162,7 @@ def cost(rounds: int) -> dict[str, tuple[float, float]]:
                 behind()
             if turn == 19:  # warm from here on
                 took = {name: [] for name in found}
+        recorder.stop()  # or the last record, at the exit, would make the folder again
         return {name: (statistics.median(values), sorted(values)[len(values) // 10]) for name, values in took.items()}
 
 
