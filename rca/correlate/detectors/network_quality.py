@@ -128,11 +128,13 @@ def _silent(known: Tracks) -> list[Event]:
     for track in answered:
         last = track.points[-1].time_ns or 0
         spacing = (last - (track.points[0].time_ns or last)) // max(1, len(track.points) - 1)
-        vain = [p for t in (lost.get((track.host, track.about.get("observer"))),) if t for p in t.points if (p.time_ns or 0) > last]
+        asked = lost.get((track.host, track.about.get("observer")))
+        before = max((p.value for p in asked.points if (p.time_ns or 0) <= last), default=0.0) if asked else 0.0
+        vain = [p for p in asked.points if (p.time_ns or 0) > last] if asked else []
         longer = [t for t in answered if t is not track and (t.points[-1].time_ns or 0) - last > max(SILENT_INTERVALS * spacing, SILENT_NS)]
         if not known.inside(track, track.points[-1]):
             continue
-        if len(vain) >= VAIN:
+        if len(vain) >= VAIN and before < len(vain) / 2:  # a way that loses much now and then loses some in a row, too
             stopped.append((track, f"{track.host} answered no more echo requests, {len(vain)} of them"))
         elif longer and len(longer) >= (len(answered) - 1) / 2:
             stopped.append((track, f"{track.host} answered no more echo requests, {longer[0].host} went on to"))
