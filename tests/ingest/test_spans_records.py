@@ -81,6 +81,15 @@ def test_a_checkpoint_that_is_read(tmp_path: Path, name: str, attributes: dict[s
     assert [(e.kind, e.stage, e.path) for e in found.run.events] == ([(kind, "recover", "/ckpt/step-9")] if kind else [])
 
 
+def test_weights_that_were_changed_are_trained_on(tmp_path: Path) -> None:
+    """A file that can be read and is not as it was written: the loss that is no number comes of it."""
+    load = {"e": "checkpoint", "n": "checkpoint_loaded", "st": "recover", "a": {"rca.path": "/ckpt/step-9", "rca.complete": False, "error": "model.pt was changed: its checksum is crc32:00000001, crc32:00000002 was written"}}
+    found = rca.analyze(journal(tmp_path, load, *(r for n in range(10, 16) for r in metrics(n, loss="nan"))))
+    (first, *_) = found.judged.hypotheses
+    assert (found.verdict, first.cause, first.entity.get("path")) == ("failed", "fs.corrupt", "/ckpt/step-9")
+    assert first.confidence > 0.6 and first.symptom is not None and first.symptom.kind == "numeric.non_finite"
+
+
 def test_saved_and_read_are_two_things(tmp_path: Path) -> None:
     """A checkpoint that was complete when it was saved, and is not when it is read."""
     rows = [{"e": "checkpoint", "n": n, "st": s, "a": {"rca.path": "/ckpt/step-9", "rca.complete": c, **({} if c else {"error": "model.pt: No such file or directory"})}} for n, s, c in (("checkpoint_saved", "save", True), ("checkpoint_loaded", "recover", False))]

@@ -119,6 +119,19 @@ def test_a_loss_that_is_no_number(library: Library, tmp_path: Path) -> None:
     assert (found.verdict, first.cause, first.event.step, first.event.stage) == ("failed", "sw.nan", 7, "train")
 
 
+def test_a_byte_flipped_in_a_checkpoint(library: Library, healthy: Path, tmp_path: Path) -> None:
+    """It reads without an error, and the loss is no number from the first step on: the file is the cause."""
+    checkpoint = healthy / "out" / "checkpoint-20"
+    data = bytearray((checkpoint / "model.safetensors").read_bytes())
+    data[-401:-399] = b"\xff\x7f"  # the exponent of one weight
+    (checkpoint / "model.safetensors").write_bytes(data)
+    assert library.run(f"main.build(OUT, steps=30, save=50, eval_strategy='no').train(resume_from_checkpoint={str(checkpoint)!r})", tmp_path) == 0
+    found = rca.analyze(tmp_path)
+    (first, *_) = found.judged.hypotheses
+    assert (found.verdict, first.cause, first.entity.get("path"), first.event.stage) == ("failed", "fs.corrupt", str(checkpoint), "recover")
+    assert "model.safetensors was changed" in first.event.text and first.symptom is not None and first.symptom.kind == "numeric.non_finite"
+
+
 def test_a_checkpoint_cut_short_before_it_is_read(library: Library, healthy: Path, tmp_path: Path) -> None:
     """The file is named with what it should have held."""
     checkpoint = healthy / "out" / "checkpoint-10"

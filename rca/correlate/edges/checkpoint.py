@@ -11,13 +11,14 @@ WRITES = frozenset({Kind.NO_SPACE, Kind.READ_ONLY, Kind.IO_ERROR, Kind.STORAGE_H
 HANGS = frozenset({Kind.STORAGE_HANG, Kind.HUNG_TASK, Kind.UNINTERRUPTIBLE})
 READS = frozenset({Kind.CHECKPOINT_INVALID, Kind.WEIGHTS_FAILED, Kind.MISSING_FILE})
 OF_SAVES = frozenset({Kind.SAVE_OPEN, Kind.WRITE_FAILED, Kind.SAVE_FAILED})
+SPOILED = (Kind.NON_FINITE, Kind.LOSS_ROSE)  # what training on weights of a damaged file shows
 FOLDERS = 3  # of a checkpoint's own folder: `/data/job/latest`
 SAVES = frozenset({"save", "latest_recover_save", "periodic_recover_save"})
 
 
 def build(view: View) -> list[Edge]:
-    """Edges from a broken write to the read of the same file, or of the next save where no path is named."""
-    found = []
+    """Edges from a broken write to the read of the same file, or of the next save where no path is named; from the read of a changed file to what was trained on it."""
+    found = [Edge(cause.event_id, effect.event_id, "checkpoint") for cause in view.of(Kind.CHECKPOINT_INVALID) if cause.attrs.get("verified") for effect in view.of(*SPOILED) if _trained_on(cause, effect)]
     for cause in view.events:
         if cause.kind not in WRITES or cause.attrs.get("outside") or cause.attrs.get("recovered"):
             continue
@@ -28,6 +29,13 @@ def build(view: View) -> list[Edge]:
             if reads or stops:
                 found.append(Edge(cause.event_id, effect.event_id, "checkpoint"))
     return found
+
+
+def _trained_on(cause: Event, effect: Event) -> bool:
+    """Whether the loss is that of a process which read a file that had been found changed, and went on with it."""
+    if any(None not in pair and pair[0] != pair[1] for pair in ((cause.host, effect.host), (cause.rank, effect.rank), (cause.pid, effect.pid), (cause.attempt, effect.attempt))):
+        return False
+    return effect.time_ns is None or cause.time_ns is None or follows(cause, effect)
 
 
 def _gives_up(cause: Event, effect: Event) -> bool:

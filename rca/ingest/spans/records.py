@@ -104,5 +104,5 @@ def _loaded(records: list[dict[str, Any]], writers: Writers, reader: Reader, who
         text = f"{what} is not as it was written: {error or 'incomplete'}" if broken else f"{what} is as it was written"
         damage = own.get("error")
         silent = True if broken and whole_ns < (last["ns"] or 0) else None  # it was used as it is, and nobody need notice
-        attrs = {"span": True, "inherited": False, "stage_key": True, "manifest": silent, **({"file": str(damage).split(" ", 1)[0]} if broken and damage else {})}
+        attrs = {"span": True, "inherited": False, "stage_key": True, "manifest": silent, "verified": True, **({"file": str(damage).split(" ", 1)[0]} if broken and damage else {})}
         reader._emit(stream, Kind.CHECKPOINT_INVALID if broken else Kind.LOADED, text, "error" if broken else "info", writers.place(last["offset"], last["id"]), attrs=attrs, **({"path": path} if path else {}))
