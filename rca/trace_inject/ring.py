@@ -1,7 +1,7 @@
 """The journal as a flight recorder: a file of fixed size in shared memory, in which the newest record overwrites the oldest.
 
-A record is a copy into one slot, a fraction of the cost of a write, and survives SIGKILL all the same, because the pages belong to the file. The file is
-JSON lines like any other journal: the header in the first slot, then one line a slot, padded with blanks, each with the number `q` of its round: the higher round
+A record is a copy into one slot: no system call, no growth; in Python about the cost of a write. It survives SIGKILL all the same, because the pages belong to the
+file, which is JSON lines like any other journal: the header in the first slot, then one line a slot, padded with blanks, each with the number `q` of its round: the higher round
 is the newer one, and within it the later slot. A line whose first byte is no brace was being copied when the process died. Twice a round the spans that are
 open are told again, so that the one that hangs is always there.
 
