@@ -41,6 +41,7 @@ NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process)[.
 RAY_FILE = re.compile(r"(?:^|/)(?:python-core-)?(?:io-)?(?:worker|driver)-(?P<worker>[0-9a-f]{20,64})[-_](?:[0-9a-f]{8}[-_])?(?P<pid>\d{1,9})\.(?:out|err|log)(?:\.\d{1,3})?$")
 #: A role before the number: rank 3 of the reference model is not rank 3 of the trainer.
 ROLE = re.compile(rf"(?:{sightings.workers.ROLES})(?=[._-])", re.I)
+OF_HOSTS = ("kernel", "dmesg", "journal")  # shapes
 GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|train(?:ing)?|run|all|merged)$", re.I)
 
 
@@ -300,6 +301,8 @@ def reading(source: Source, result: Any) -> Reading:
     facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "sightings": result.get("sightings", []), "zoned": result["zoned"], "frameworks": result.get("frameworks", [])}
     if "spans" in result:
         facts["spans"] = result["spans"]
+    if any(shape in result["shape"] for shape in OF_HOSTS):  # nor has what a host's kernel says: `worker-2.journal.json` is of the host worker-2
+        facts = {k: v for k, v in facts.items() if k not in ("actor", "named_rank")}
     if measured := result.get("measured"):
         facts["measured"] = measured
         if not measured.get("process"):  # a file of measurements has no process behind it, whatever its name
