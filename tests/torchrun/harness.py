@@ -311,9 +311,12 @@ class Lab:
     @contextmanager
     def kernel_log(self, name: str, *style: str) -> Iterator[None]:
         """Keep the kernel lines of what happens meanwhile, as `dmesg` prints them with `style`."""
-        before = len(_dmesg())
+        before = _dmesg()[-1:]
         yield
-        (self.out / name).write_text("".join(_dmesg(*style)[before:]))
+        after = _dmesg()  # the ring may have been full before: it never gets longer, and old lines leave it
+        last = max((i for i, line in enumerate(after) if [line] == before), default=-1)
+        lines = _dmesg(*style)
+        (self.out / name).write_text("".join(lines[len(lines) - (len(after) - last - 1) :]))
 
     def end_everything(self) -> None:
         """Kill what this lab started and still runs, then remove its cgroups."""

@@ -25,6 +25,7 @@ FACTOR, RTT_FACTOR, RTT_FLOOR_MS = 10.0, 10.0, 5.0
 EVERYWHERE = 0.6  # of at least so many hosts: then it is the network
 HOSTS_LEAST = 3
 SILENT_INTERVALS, SILENT_NS = 10, 30 * 10**9
+MOST_WAYS = 0.8  # to and from a host must be silent for it to be gone
 VAIN = 3  # requests that nobody answered until the end
 
 
@@ -142,6 +143,9 @@ def _silent(known: Tracks) -> list[Event]:
     events: dict[str | None, Event] = {}
     for track, text in stopped:
         host = ends.get(id(track), track.host)
+        ways = [t for t in answered if host in (t.host, t.about.get("observer"))]
+        if sum(any(t is s for s, _ in stopped) for t in ways) < MOST_WAYS * len(ways):
+            continue  # it answers others: its ways lose much, but it is there
         event = derived(Kind.UNREACHABLE, text, track, track.points[-1], host=host, severity="error", attrs={"recovered": False})
         if host in events:
             event = events[host].but(also=tuple(dict.fromkeys((*events[host].also, *event.also)))[:6])

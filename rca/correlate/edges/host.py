@@ -62,6 +62,8 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
         return True  # while of one disk the kernel says both
     if (cause.kind == Kind.STORAGE_HANG and effect.kind == Kind.READ_ONLY) or cause.attrs.get("outside") or (effect.kind in CAUSES and effect.rank is None):
         return False
+    if cause.kind == effect.kind and cause.host is None and cause.source is not None:
+        return False  # who tells of it without a host tells what a worker told
     if cause.kind == Kind.DEVICE_THROTTLED and not (effect.kind in SLOW_EFFECTS or "Timeout" in str(effect.attrs.get("exception"))):
         return False  # a slow device breaks nothing; it only lets somebody's patience run out
     if cause.kind in NETWORK and effect.kind in LOCAL:
