@@ -20,7 +20,7 @@ from typing import Any
 
 from rca.trace_inject import guard, recorder, spans
 from rca.trace_inject.context import environment, extract, inject
-from rca.trace_inject.spans import Span, event, request, span, stage, step, traced
+from rca.trace_inject.spans import Span, begin, end, event, request, span, stage, step, traced
 
 #: What is imported only when it is used, by its file.
 LATER = {
@@ -32,7 +32,7 @@ LATER = {
     "traced_actor": "integrations.ray", "traced_task": "integrations.ray", "traced_handle": "integrations.ray", "trace_ray": "integrations.ray",
     "ray_environment": "integrations.ray",
 }  # fmt: skip
-__all__ = ["Span", "environment", "event", "extract", "inject", "install", "request", "span", "stage", "step", "traced", "uninstall", *LATER]
+__all__ = ["Span", "begin", "end", "environment", "event", "extract", "inject", "install", "request", "span", "stage", "step", "traced", "uninstall", *LATER]
 
 
 def __getattr__(name: str) -> Any:

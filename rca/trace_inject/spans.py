@@ -148,26 +148,32 @@ class Span:
 
     def _with_attributes(self, data: bytes) -> bytes:
         """The record of the start, with what is said of it."""
-        said = recorder.text(recorder.plain(self.attributes or {})).encode()
-        long = data[:-2] + b',"a":' + said + b"}\n"
-        return long if len(long) <= recorder.RECORD_MAX else recorder.encode(json.loads(long))
+        return _attributed(data, self.attributes or {})
 
     def _failed(self, error: BaseException) -> bytes:
-        return recorder.encode(self._last(error))
-
-    def _last(self, error: BaseException) -> dict[str, Any]:
-        """The record of an end by an exception."""
-        record: dict[str, Any] = {"t": now(), "e": "end", "id": self.key}
-        if type(error).__name__ in CANCELLED:  # its caller gave it up: why is another span's to say
-            record["a"] = {"status": "unset", "rca.cancelled": True}
-        elif is_failure(error):
-            record["a"] = {"status": "error", "exception.type": f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."), "exception.message": str(error)[:MESSAGE_MAX], "exception.stacktrace": _stack(error)}
-        return record
+        return recorder.encode(last(self.key, error))
 
     def set(self, **attributes: Any) -> None:
         """Say more of what goes on: recorded at once, as an event of the span."""
         if self._journal is not None:
             event("attributes", **attributes)
+
+
+def _attributed(data: bytes, attributes: dict[str, Any]) -> bytes:
+    """The record of a start, with what is said of it."""
+    said = recorder.text(recorder.plain(attributes)).encode()
+    long = data[:-2] + b',"a":' + said + b"}\n"
+    return long if len(long) <= recorder.RECORD_MAX else recorder.encode(json.loads(long))
+
+
+def last(key: str, error: BaseException) -> dict[str, Any]:
+    """The record of an end by an exception."""
+    record: dict[str, Any] = {"t": now(), "e": "end", "id": key}
+    if type(error).__name__ in CANCELLED:  # its caller gave it up: why is another span's to say
+        record["a"] = {"status": "unset", "rca.cancelled": True}
+    elif is_failure(error):
+        record["a"] = {"status": "error", "exception.type": f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."), "exception.message": str(error)[:MESSAGE_MAX], "exception.stacktrace": _stack(error)}
+    return record
 
 
 def is_failure(error: BaseException) -> bool:
@@ -189,6 +195,62 @@ def _stack(error: BaseException) -> str:
 def span(name: str, **attributes: Any) -> Span:
     """`with span("load_shard", path=path): ...`"""
     return Span(name, attributes or None)
+
+
+def begin(name: str, attributes: dict[str, Any] | None = None) -> str:
+    """The record of a span's start, for callbacks that have no `with` around the work; gives the key for `end`, or "" while nothing is recorded.
+
+    It lies in the span around it, and nothing lies in it: what is recorded until its end belongs to that span, too. OpenTelemetry is not told.
+    """
+    try:
+        journal = recorder.journal
+        if journal is None and (journal := recorder.current()) is None:
+            return ""
+        outer = _get()
+        if type(outer) is Span:
+            parent, above = outer.key, outer.scope
+        else:
+            above = outer or context.root()
+            parent = above.parent
+        key = "%x" % next(_numbers)  # noqa: UP031 (half the time of an f-string)
+        started = now()
+        data = f'{{"t":{started},"e":"start","id":"{key}","p":"{parent}"{above.tail}{names.get(name) or _said(name)}}}\n'.encode()
+        if attributes is not None:
+            data = _attributed(data, attributes)
+        journal.open[key] = data
+        try:
+            count = write(journal.fd, data)
+        except OSError as error:
+            journal.failed(data, error)
+            return key
+        if not journal.from_ns < started < journal.look_ns or count != len(data):
+            journal.look(data, count)
+        return key
+    except Exception as error:
+        if guard.passes(error):
+            raise
+        guard.fault("begin", error)
+        return ""
+
+
+def end(key: str, error: BaseException | None = None) -> None:
+    """The record of its end; nothing for "" and for a key that has ended, or was begun before a fork."""
+    try:
+        journal = recorder.journal
+        if journal is None or journal.open.pop(key, None) is None:
+            return
+        data = f'{{"t":{now()},"e":"end","id":"{key}"}}\n'.encode() if error is None else recorder.encode(last(key, error))
+        try:
+            count = write(journal.fd, data)
+        except OSError as fault:
+            journal.failed(data, fault)
+            return
+        if count != len(data):
+            journal.look(data, count)
+    except Exception as fault:
+        if guard.passes(fault):
+            raise
+        guard.fault("end", fault)
 
 
 def stage(name: str, **attributes: Any) -> Span:

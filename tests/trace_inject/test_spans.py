@@ -12,29 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from journals import records
 
 from rca import trace_inject as rt
-from rca.trace_inject import context, guard, recorder
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Recording into a folder of the test's own."""
-    for name in ("RANK", "RCA_TRACE_DIR", "TRACEPARENT", "BAGGAGE", "TORCHELASTIC_RUN_ID"):
-        monkeypatch.delenv(name, raising=False)
-    context.forget()
-    guard.faults.clear()
-    rt.install(str(tmp_path), role="train", rank=3)
-    yield tmp_path
-    rt.uninstall()
-    recorder._asked = True
-    assert guard.faults == []
-
-
-def records(folder: Path) -> list[dict[str, Any]]:
-    """All records but headers, in the order of the files."""
-    found = [json.loads(line) for path in sorted(folder.glob("*.rca.jsonl")) for line in path.read_text().splitlines() if line]
-    return [r for r in found if "schema" not in r]
+from rca.trace_inject import guard
 
 
 def test_a_span_is_there_before_it_ends(folder: Path) -> None:

@@ -49,7 +49,7 @@ class Call:
             return
         if spans.mirror is not None:
             spans.mirror.end(span, error)
-        record: dict[str, Any] = {"t": spans.now(), "e": "end", "id": span.key} if error is None else span._last(error)
+        record: dict[str, Any] = {"t": spans.now(), "e": "end", "id": span.key} if error is None else spans.last(span.key, error)
         if said := {**recorder.plain(self.told), **record.get("a", {})}:
             record["a"] = said
         journal.put(recorder.encode(record))
