@@ -301,7 +301,7 @@ def reading(source: Source, result: Any) -> Reading:
     facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "sightings": result.get("sightings", []), "zoned": result["zoned"], "frameworks": result.get("frameworks", [])}
     if "spans" in result:
         facts["spans"] = result["spans"]
-    if any(shape in result["shape"] for shape in OF_HOSTS):  # nor has what a host's kernel says: `worker-2.journal.json` is of the host worker-2
+    if "named_rank" in facts and any(shape in result["shape"] for shape in OF_HOSTS):  # nor has what a host's kernel says: `worker-2.journal.json` is of the host worker-2
         facts = {k: v for k, v in facts.items() if k not in ("actor", "named_rank")}
     if measured := result.get("measured"):
         facts["measured"] = measured
