@@ -83,14 +83,13 @@ class Mirror:
         except Exception as fault:
             self._fault("mirror", fault)
 
-    def event(self, name: str, attributes: dict[str, Any] | None) -> None:
-        """An event, hand-over or checkpoint of ours as an event of the span that is current; attributes of the span as such."""
+    def event(self, name: str, attributes: dict[str, Any] | None, of: spans.Span | None = None) -> None:
+        """An event, hand-over or checkpoint of ours as an event of the span that is current; what the span `of` says of itself as its attributes."""
         try:
-            theirs = self._api.get_current_span()
-            if name == "attributes":
-                theirs.set_attributes(recorder.plain(attributes or {}))
-            else:
-                theirs.add_event(name, recorder.plain(attributes or {}))
+            if of is None:
+                self._api.get_current_span().add_event(name, recorder.plain(attributes or {}))
+            elif of.key in self._open:
+                self._open[of.key][0].set_attributes(recorder.plain(attributes or {}))
         except Exception as error:
             self._fault("mirror", error)
 

@@ -153,10 +153,11 @@ class Span:
     def _failed(self, error: BaseException) -> bytes:
         return recorder.encode(last(self.key, error))
 
+    @guard.quiet()
     def set(self, **attributes: Any) -> None:
-        """Say more of what goes on: recorded at once, as an event of the span."""
+        """Say more of what goes on: recorded at once, as an event of this span, whichever is innermost by then."""
         if self._journal is not None:
-            event("attributes", **attributes)
+            record("event", "attributes", attributes, of=self)
 
 
 def _attributed(data: bytes, attributes: dict[str, Any]) -> bytes:
@@ -351,16 +352,16 @@ def event(name: str, **attributes: Any) -> None:
     record("event", name, attributes)
 
 
-def record(kind: str, name: str, attributes: dict[str, Any] | None = None, key: str | None = None) -> None:
-    """Write one record of any kind at this place. Raises what goes wrong: callers are guarded."""
+def record(kind: str, name: str, attributes: dict[str, Any] | None = None, key: str | None = None, of: Span | None = None) -> None:
+    """Write one record of any kind at this place, or in the span `of`. Raises what goes wrong: callers are guarded."""
     to = recorder.journal or recorder.current()
     if to is None:
         return
-    at = context.here()
+    at = of.scope if of is not None and of.scope is not None else context.here()
     found: dict[str, Any] = {"t": now(), "e": kind}
     if key:
         found["id"] = key
-    if above := context.span_id():
+    if above := of.key if of is not None else context.span_id():
         found["p"] = above
     found["tr"] = at.trace
     for short, value in (("rq", at.request), ("st", at.stage), ("s", at.step)):
@@ -370,7 +371,7 @@ def record(kind: str, name: str, attributes: dict[str, Any] | None = None, key: 
     if attributes:
         found["a"] = recorder.plain(attributes)
     if mirror is not None:
-        mirror.event(found["n"], attributes)
+        mirror.event(found["n"], attributes, of)
     to.put(recorder.encode(found))
 
 

@@ -152,3 +152,13 @@ def test_three_faults_switch_it_off(folder: Path) -> None:
         pass
     assert [r["n"] for r in records(folder)] == ["rca.stopped"]
     guard.faults.clear()
+
+
+def test_what_a_span_says_is_said_of_itself(folder: Path) -> None:
+    """An outer span that says more while an inner one is open; and its stage and step, not the inner one's."""
+    with rt.step(4), rt.stage("rollout") as outer, rt.stage("save"), rt.span("write"):
+        outer.set(rows=3)
+    starts = {r["id"]: r for r in records(folder) if r["e"] == "start"}
+    (said,) = (r for r in records(folder) if r["e"] == "event")
+    assert (starts[said["p"]]["n"], said["n"], said["a"], said["st"], said["s"]) == ("rollout", "attributes", {"rows": 3}, "rollout", 4)
+    assert guard.faults == []
