@@ -100,6 +100,11 @@ class Reading:
     last_ns: int | None = None
     events: tuple[Event, ...] = ()
 
+    @property
+    def sample_times(self) -> list[int]:
+        """When its samples were taken, in its order, by its own clock and zone: counters and counts, `(time_ns, host, subject, name, value, line, offset, raw)` each."""
+        return [sample[0] for sample in self.facts.get("samples") or () if sample[0]]
+
 
 class Process(NamedTuple):
     """The key of one process of the job."""

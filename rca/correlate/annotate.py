@@ -23,7 +23,6 @@ LONG_RUN_NS = 6 * HOUR_NS  # where nothing says when the job began
 AFTER_RUN_NS = 60 * 10**9
 DATED_NS = 94_694_400 * 10**9
 LONGEST_NS = 3 * 24 * 3600 * 10**9  # measurements over more than that are of no run in particular
-SAMPLE_FIELDS = 7  # a measured sample has one more, see `rca.ingest.samples`; points of training metrics have fewer
 ZONES = 14  # hours that zones differ from UTC at most
 #: Faults that may end by themselves, and what says so.
 PAIRED = {Kind.LINK_DOWN: (Kind.LINK_UP,), Kind.STORAGE_HANG: (Kind.RETRIED,)}
@@ -115,7 +114,7 @@ def _measured(view: View) -> tuple[int, int] | None:
     times: list[int] = []
     for reading in view.readings:
         zoned = bool(reading.facts.get("zoned"))
-        stamps = [sample[0] for sample in reading.facts.get("samples") or () if len(sample) > SAMPLE_FIELDS and sample[0]]
+        stamps = reading.sample_times
         times += [ns for ns in (view.clock.resolve(t, None, zoned) for t in (min(stamps), max(stamps))) if ns is not None and view.clock.dated(ns)] if stamps else []
     return (min(times), max(times)) if times and max(times) - min(times) <= LONGEST_NS else None
 

@@ -22,6 +22,7 @@ SHARE = 0.7  # of them that agree
 RHYTHM = 5  # beginnings and ends of stages that make a rhythm
 STEADY_NS = 3 * 10**9  # how far these may scatter
 CLEARLY = 3  # times as much must they scatter at any other zone
+SAMPLES = 16  # of a file's samples so many, evenly taken, or a few more: an export has thousands, a log two ends
 WHOLE = "step"  # stands for all stages of a step
 REST_NS = 240 * 10**9  # what may be left: clocks off by a minute, and lines that come late
 
@@ -38,7 +39,8 @@ def by_statement(readings: Sequence[Reading]) -> int:
     ends: dict[bool, list[int]] = {True: [], False: []}
     for reading in readings:
         times = [m[0] for info in reading.facts.get("streams", {}).values() for m in (info["first"], info["last"]) if m and m[0] is not None and m[0] >= STATED_NS]
-        times += [sample[0] for sample in (reading.facts.get("samples") or ())[:: max(1, len(reading.facts.get("samples") or ()) // 16)] if len(sample) > 7 and sample[0]]
+        sampled = reading.sample_times
+        times += sampled[:: max(1, len(sampled) // SAMPLES)]
         ends[bool(reading.facts.get("zoned"))] += times
     if not ends[True] or not ends[False]:
         return 0
@@ -51,6 +53,7 @@ def by_traces(identity: Identity) -> int:
     """Local time minus UTC in nanoseconds; 0 where nothing shows it."""
     traced: dict[tuple[str, int], tuple[int, int]] = {}
     told: list[tuple[str, int, str, int]] = []
+    over: set[tuple[int, int]] = set()  # steps that were summed up, and when
     for writer in identity.writers:
         zoned = bool(writer.reading.facts.get("zoned"))
         for mark in writer.info.get("marks") or ():
@@ -63,8 +66,9 @@ def by_traces(identity: Identity) -> int:
                 traced[stage, step] = (min(start, known[0]), max(ns, known[1]))
             elif not zoned and phase in ("start", "end", "failed"):
                 told.append((stage, step, phase, ns))
-            elif not zoned and phase == "after" and (WHOLE, step, "end", ns) not in told[-8:]:
-                told.append((WHOLE, step, "end", ns))  # the step is over: a summary of all its stages
+            elif not zoned and phase == "after" and (step, ns) not in over:  # the step is over: each of its stages is summed up, in one line
+                over.add((step, ns))
+                told.append((WHOLE, step, "end", ns))
     for (_, step), (start, end) in list(traced.items()):
         known = traced.get((WHOLE, step), (start, end))
         traced[WHOLE, step] = (min(start, known[0]), max(end, known[1]))

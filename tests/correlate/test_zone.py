@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+
 from rca.correlate import zone
 from rca.model import Reading
 
@@ -24,6 +28,25 @@ def test_a_stated_zone() -> None:
     assert zone.by_statement([*stated, reading(False, [NOON_NS, NOON_NS + HOUR_NS])]) == 0  # they are in UTC
     assert zone.by_statement([*stated, reading(True, [NOON_NS, NOON_NS + HOUR_NS], -300), *local]) == 0  # two zones
     assert zone.by_statement(local) == 0
+
+
+def test_counters_tell_times_too() -> None:
+    """The zone is stated by one file, and what is in local time are counters: thousands of samples weigh no more than a few lines do."""
+    samples = [(NOON_NS + 8 * HOUR_NS + s * 10**9, "h1", (), "cpu.util", 1.0, s, 0, "") for s in range(1, 3000)]
+    counters = Reading("counters.csv", "sar", 0, 0, 0, 0, facts={"streams": {}, "samples": [(None, *samples[0][1:]), *samples]})
+    assert len(counters.sample_times) == 2999 and zone.by_statement([reading(True, [NOON_NS, NOON_NS + HOUR_NS], 480), counters]) == 8 * HOUR_NS
+
+
+def test_a_step_is_summed_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A summary names every stage of its step: that is one end of the step, however many they are."""
+    spans = [(NOON_NS + s * 60 * 10**9, "step", s, "end", 0, 0, "", 0, 30.0) for s in range(4)]
+    summed = [(NOON_NS + s * 60 * 10**9 + 8 * HOUR_NS, stage, s, "after", 0, 0, "", 0, None) for s in range(4) for stage in "abcdefghijkl"]
+    writers = [SimpleNamespace(reading=reading(zoned, [NOON_NS]), info={"marks": marks}, stream=stream) for zoned, marks, stream in ((True, spans, "span:1"), (False, summed, ""))]
+    told: list[tuple] = []
+    by_steps = zone._by_steps
+    monkeypatch.setattr(zone, "_by_steps", lambda traced, said: told.extend(said) or by_steps(traced, said))
+    assert zone.by_traces(SimpleNamespace(writers=writers)) == 8 * HOUR_NS
+    assert len(told) == 4
 
 
 def test_rhythm() -> None:
