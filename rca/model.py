@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from rca.taxonomy import HOST_SHAPES
+
 REPORT_SCHEMA = "rca.report/1"
 
 
@@ -99,6 +101,11 @@ class Reading:
     first_ns: int | None = None
     last_ns: int | None = None
     events: tuple[Event, ...] = ()
+
+    @property
+    def of_host(self) -> bool:
+        """Whether it is a log that a host keeps, and none of the job's own."""
+        return self.format in HOST_SHAPES
 
     @property
     def sample_times(self) -> list[int]:

@@ -217,6 +217,10 @@ class Kind(StrEnum):
     RANK_SLOW = "rank.slow"  # one rank needs longer than the others
 
 
+#: Shapes of the logs that hosts keep: what stands in one is said of a host, whatever the file is called. In a syslog ranks may have their lines too.
+KERNEL_SHAPES = ("kernel", "journal")
+HOST_SHAPES = (*KERNEL_SHAPES, "syslog")
+
 #: What a healthy process says because another one died: never a cause by itself.
 VICTIM_KINDS = frozenset({
     Kind.PEER_LOST, Kind.COLLECTIVE_TIMEOUT, Kind.STORE_LOST, Kind.STORE_TIMEOUT, Kind.WATCHDOG_STUCK,

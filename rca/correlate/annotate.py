@@ -14,7 +14,6 @@ from rca.correlate.view import View
 from rca.model import Event, Reading
 from rca.taxonomy import Kind
 
-HOST_SHAPES = ("kernel", "dmesg", "journal", "syslog")
 HOUR_NS = 3600 * 10**9
 BEFORE_RUN_NS = HOUR_NS // 4  # what went wrong a quarter of an hour before the first line may still matter to it
 BRIEF_NS = 60 * 10**9
@@ -53,7 +52,7 @@ def annotate(view: View) -> list[Event]:
     window = _window(view)
     actors = {p.actor for p in view.procs.values() if p.actor}
     # What the scheduler writes into the job's own output is about this job, whatever its clock says.
-    own = {w.source for w in view.identity.writers if w.rank is not None and not any(s in w.reading.format for s in HOST_SHAPES)}
+    own = {w.source for w in view.identity.writers if w.rank is not None and not w.reading.of_host}
     beats = pulse.beats(view)
     out = []
     for event in view.events:
@@ -125,7 +124,7 @@ def _written(view: View) -> list[tuple[int, int]]:
     for writer in view.identity.writers:
         zoned = bool(writer.reading.facts.get("zoned"))
         ends = [view.clock.resolve(m[0], writer.host, zoned) for m in (writer.info["first"], writer.info["last"]) if m]
-        if len(ends) == 2 and None not in ends and view.clock.dated(ends[0]) and not any(s in writer.reading.format for s in HOST_SHAPES):
+        if len(ends) == 2 and None not in ends and view.clock.dated(ends[0]) and not writer.reading.of_host:
             found.append((ends[0], ends[1]))
     return found
 
@@ -167,7 +166,7 @@ def _after_exit(stop: Event, view: View) -> bool:
 
 def _local_disk(event: Event, view: View) -> bool:
     """Whether the kernel of that host complains of a block device: otherwise an I/O error is what a network mount that is down returns."""
-    disks = [e for e in view.of(Kind.IO_ERROR) if any(s in (r.format if (r := _reading(e, view)) else "") for s in HOST_SHAPES)]
+    disks = [e for e in view.of(Kind.IO_ERROR) if (r := _reading(e, view)) is not None and r.of_host]
     return any(e.event_id == event.event_id or None in (e.host, event.host) or e.host == event.host for e in disks)
 
 

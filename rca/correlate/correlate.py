@@ -20,7 +20,6 @@ from rca.taxonomy import Kind
 if TYPE_CHECKING:
     import polars as pl
 
-KERNEL_SHAPES = ("kernel", "dmesg", "journal", "syslog")
 
 
 def correlate(readings: list[Reading], topology: Any = None, baseline: Any = None) -> Run:
@@ -96,7 +95,7 @@ def _coverage(view: View) -> frozenset[tuple[str, str | None]]:
     seen: set[tuple[str, str | None]] = set()
     for reading in view.readings:
         host = next((w.host for w in view.identity.writers_of(reading.source) if w.host), None)
-        if any(s in reading.format for s in KERNEL_SHAPES):
+        if reading.of_host:
             seen.add(("kernel", host))
         if not reading.facts.get("measured") and any(s[3] != "handed" for s in reading.facts.get("samples", ())):
             seen.add(("counters", host))

@@ -26,6 +26,7 @@ from rca.ingest.signatures import Signature, load
 from rca.ingest.sources import Source, list_sources, read_range
 from rca.ingest.times import FIRST_SECOND, LAST_SECOND
 from rca.model import Event, Reading
+from rca.taxonomy import KERNEL_SHAPES
 
 #: These open a block that needs no phrase of its own to matter; the scanner must see them for their surroundings to be decoded.
 BLOCK_STARTS = ("traceback (most recent call last)", "fatal python error:", "childfailederror", "exception in thread ")
@@ -41,7 +42,6 @@ NAMED_RANK = re.compile(r"(?:^|[._-])(?:global_?rank|rank|worker|proc|process)[.
 RAY_FILE = re.compile(r"(?:^|/)(?:python-core-)?(?:io-)?(?:worker|driver)-(?P<worker>[0-9a-f]{20,64})[-_](?:[0-9a-f]{8}[-_])?(?P<pid>\d{1,9})\.(?:out|err|log)(?:\.\d{1,3})?$")
 #: A role before the number: rank 3 of the reference model is not rank 3 of the trainer.
 ROLE = re.compile(rf"(?:{sightings.workers.ROLES})(?=[._-])", re.I)
-OF_HOSTS = ("kernel", "dmesg", "journal")  # shapes
 GENERIC = re.compile(r"^(?:stdout|stderr|console|output|out|err|log|main|error|train(?:ing)?|run|all|merged)$", re.I)
 
 
@@ -301,7 +301,7 @@ def reading(source: Source, result: Any) -> Reading:
     facts = named(source.name) | {"streams": result["streams"], "samples": result["samples"], "sightings": result.get("sightings", []), "zoned": result["zoned"], "frameworks": result.get("frameworks", [])}
     if "spans" in result:
         facts["spans"] = result["spans"]
-    if "named_rank" in facts and any(shape in result["shape"] for shape in OF_HOSTS):  # nor has what a host's kernel says: `worker-2.journal.json` is of the host worker-2
+    if "named_rank" in facts and result["shape"] in KERNEL_SHAPES:  # nor has what a host's kernel says: `worker-2.journal.json` is of the host worker-2
         facts = {k: v for k, v in facts.items() if k not in ("actor", "named_rank")}
     if measured := result.get("measured"):
         facts["measured"] = measured

@@ -43,7 +43,7 @@ THREAD = re.compile(r"^Exception in thread ([^\s:(]+)")
 STAGE_OF_KIND = {Kind.SAVE_STARTED: "save", Kind.LOAD_STARTED: "load"}
 ENDS_STAGE = {Kind.SAVED: "save", Kind.LOADED: "load"}
 LOUD = ("warning", "error", "critical")
-NO_RHYTHM = ("kernel", "dmesg", "klog")  # counters of the kernel are not steps
+NO_RHYTHM = ("kernel", "klog")  # counters of the kernel are not steps
 LEVELS = {"error": "error", "critical": "fatal", "fatal": "fatal"}
 
 

@@ -42,7 +42,6 @@ SAVING = re.compile(r"\bsav(?:e|ing)\b|checkpoint|snapshot", re.I)
 UNREADABLE = frozenset({Kind.CHECKPOINT_INVALID, Kind.CHECKPOINT_MISMATCH, Kind.DAMAGED, Kind.MISSING_FILE})
 COMING_UP = ("recover", "load", "init")
 SAME_START_NS = 300 * 10**9
-HOST_SHAPES = ("kernel", "dmesg", "journal", "syslog")
 SHOWN = 5
 SOURCE_TAG = re.compile(r"\[/?[\w./-]+\.(?:cc|cpp|hpp|h|cu):\d+\] ?")
 
@@ -137,7 +136,7 @@ def _felt(event: Event, run: Run) -> bool:
     """Whether an event shows that the job met a fault, and not only that a machine said more of it."""
     if event.rank is not None or event.source is None:
         return True
-    return not any(r.source == event.source and any(shape in r.format for shape in HOST_SHAPES) for r in run.readings)
+    return not any(r.source == event.source and r.of_host for r in run.readings)
 
 
 def _explain_away(weighed: list[tuple[Match, float, list[str]]], run: Run, graph: Graph) -> list[tuple[Match, float, list[str]]]:
