@@ -20,14 +20,20 @@ from typing import Any
 
 from venvs import ROOT, environment, python_with
 
+import rca
+from rca.model import Event, Hypothesis
+from rca.pipeline import Report
+
 TIMEOUT_S = 120
 #: All that the three examples need, in one environment.
 REQUIREMENTS = ("torch==2.13.0", "transformers", "accelerate", "trl", "datasets", "lightning")
 SERVER = """\
 import json, os, sys, traceback
 sys.path.insert(0, sys.argv[1])
-import main
+import hashlib, main
 from rca import trace_inject as rt
+def digest(model):
+    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
 for line in sys.stdin:
     asked = json.loads(line)
     pid = os.fork()
@@ -37,7 +43,7 @@ for line in sys.stdin:
         status = 0
         try:
             rt.install(asked["folder"], role="train")
-            exec(compile(asked["code"], "train.py", "exec"), {"main": main, "OUT": asked["out"], "__name__": "__main__"})
+            exec(compile(asked["code"], "train.py", "exec"), {"main": main, "OUT": asked["out"], "digest": digest, "__name__": "__main__"})
         except BaseException:
             status = 1
             sys.excepthook(*sys.exc_info())
@@ -73,7 +79,7 @@ class Library:
             return subprocess.run(command, stdout=out, stderr=err, env=self.environment | {"RCA_TRACE_DIR": str(folder)}, timeout=TIMEOUT_S, text=True, stdin=subprocess.DEVNULL)
 
     def run(self, code: str, folder: Path, out: Path | None = None, kill: Callable[[dict[str, Any]], bool] | None = None) -> int:
-        """Run code with the example as `main` and a folder to write to as `OUT`; gives the exit status."""
+        """Run code with the example as `main`, a folder to write to as `OUT`, and `digest` of a model's weights; gives the exit status."""
         folder.mkdir(parents=True, exist_ok=True)
         if self._server is None:
             self._server = subprocess.Popen([str(self.python), "-c", SERVER, str(self.example)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment, text=True, bufsize=1)
@@ -100,3 +106,24 @@ def records(folder: Path, names: str = "*") -> list[dict[str, Any]]:
             if "schema" not in record:
                 found.append(record)
     return found
+
+
+def begun(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The starts among the records; each of them has an end."""
+    starts = [r for r in told if r["e"] == "start"]
+    assert {r["id"] for r in starts} == {r["id"] for r in told if r["e"] == "end"}
+    return starts
+
+
+def explained(folder: Path) -> tuple[Report, Hypothesis]:
+    """What is found in a folder, and the first hypothesis."""
+    found = rca.analyze(folder)
+    return found, found.judged.hypotheses[0]
+
+
+def died_inside(folder: Path) -> Event:
+    """The innermost span that was open when the process was killed; that is no cause, and nobody is sure of one."""
+    found = rca.analyze(folder)
+    (inside,) = [e for e in found.run.events if e.kind == "trace.ends_inside"]
+    assert found.verdict == "inconclusive" and f"`{inside.attrs['op']}` ({inside.stage}, step {inside.step})" in found.document["summary"]
+    return inside

@@ -207,6 +207,7 @@ def begin(name: str, attributes: dict[str, Any] | None = None) -> str:
         journal = recorder.journal
         if journal is None and (journal := recorder.current()) is None:
             return ""
+        # The lines of `Span.__enter__` once more, and in `end` those of `__exit__`, on purpose: a function that they shared would be one more call for each span.
         outer = _get()
         if type(outer) is Span:
             parent, above = outer.key, outer.scope

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from torchrun import kernel_log
 from torchrun.harness import Fault, Lab, Truth, error_trigger, free_port, make_ext4
 
 FAULTS: dict[str, Fault] = {}
@@ -111,7 +112,7 @@ def nan_stops_the_run(lab: Lab) -> int:
 )
 def out_of_memory_in_cgroup(lab: Lab) -> int:
     """Rank 1 keeps every batch in memory until the kernel kills it at the limit of the cgroup."""
-    with lab.kernel_log("dmesg.txt", "--ctime"):
+    with kernel_log.kept(lab.out / "dmesg.txt", "--ctime"):
         return lab.start("--no-ddp", "--log-style=bracket", "--fault=leak", "--fault-step=6", "--steps=60", setup=lab.memory_cgroup(limit_mb=1800)).wait()
 
 
@@ -156,7 +157,7 @@ def checkpoint_mount_turns_readonly(lab: Lab) -> int:
 def ext4_error_remounts_readonly(lab: Lab) -> int:
     """ext4 finds an error and remounts itself read-only: the kernel log says so, the trainer says so at the next save."""
     image = make_ext4(lab.scratch / "ckpt.img")
-    with lab.kernel_log("kernel.log", "--time-format=iso"):
+    with kernel_log.kept(lab.out / "kernel.log", "--time-format=iso"):
         job = lab.start("--no-ddp", "--log-style=loguru", launcher=TEED, setup=f"mount -o loop,errors=remount-ro {image} /mnt/ckpt; rmdir /mnt/ckpt/lost+found")
         job.at_step(10)
         job.inside(f"echo 1 > {error_trigger(image)}")

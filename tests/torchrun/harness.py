@@ -308,16 +308,6 @@ class Lab:
         (group / "memory.limit_in_bytes").write_text(f"{limit_mb}M")
         return f"echo $$ > {group}/cgroup.procs"
 
-    @contextmanager
-    def kernel_log(self, name: str, *style: str) -> Iterator[None]:
-        """Keep the kernel lines of what happens meanwhile, as `dmesg` prints them with `style`."""
-        before = _dmesg()[-1:]
-        yield
-        after = _dmesg()  # the ring may have been full before: it never gets longer, and old lines leave it
-        last = max((i for i, line in enumerate(after) if [line] == before), default=-1)
-        lines = _dmesg(*style)
-        (self.out / name).write_text("".join(lines[len(lines) - (len(after) - last - 1) :]))
-
     def end_everything(self) -> None:
         """Kill what this lab started and still runs, then remove its cgroups."""
         for _ in range(100):
@@ -337,10 +327,6 @@ class Lab:
                     break
                 except OSError:
                     time.sleep(0.05)
-
-
-def _dmesg(*style: str) -> list[str]:
-    return subprocess.run(["dmesg", *style], capture_output=True, text=True, check=True, timeout=20).stdout.splitlines(keepends=True)
 
 
 def pids_marked(mark: str) -> list[int]:

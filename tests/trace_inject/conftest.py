@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from trained import Library
 
 from rca import trace_inject as rt
 from rca.trace_inject import context, guard, recorder
@@ -25,3 +26,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     rt.uninstall()
     recorder._asked = True
     assert guard.faults == []
+
+
+@pytest.fixture(scope="module")
+def library(request: pytest.FixtureRequest) -> Iterator[Library]:
+    """The example that a module's `EXAMPLE` names, imported once."""
+    with Library(request.module.EXAMPLE) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def healthy(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example as its README runs it: `trace` beside `out`."""
+    base = tmp_path_factory.mktemp("healthy")
+    done = library.main(base / "trace", str(base / "out"))
+    assert done.returncode == 0, (base / "trace" / "stderr.log").read_text()
+    return base

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from trained import Library, records
+from trained import Library, begun, died_inside, explained, records
 
 import rca
 
 pytestmark = pytest.mark.real
+EXAMPLE = "trl_grpo"
 SAME = """
-import hashlib
-def digest(model):
-    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
 plain = main.build(OUT + "/plain", steps=3, traced=False)
 plain.train()
 traced = main.build(OUT + "/traced", steps=3)
@@ -34,25 +31,15 @@ main.build(OUT, reward=exactness).train()
 """
 
 
-@pytest.fixture(scope="module")
-def library() -> Iterator[Library]:
-    """The example, imported once."""
-    with Library("trl_grpo") as found:
-        yield found
-
-
-def test_a_healthy_run(library: Library, tmp_path: Path) -> None:
+def test_a_healthy_run(healthy: Path) -> None:
     """Each step holds its stages, and what was generated is what was trained on."""
-    done = library.main(tmp_path / "trace", str(tmp_path / "out"))
-    assert done.returncode == 0, (tmp_path / "trace" / "stderr.log").read_text()
-    told = records(tmp_path / "trace")
-    starts = [r for r in told if r["e"] == "start"]
-    assert {r["id"] for r in starts} == {r["id"] for r in told if r["e"] == "end"}
+    told = records(healthy / "trace")
+    starts = begun(told)
     for number in range(1, 7):
         assert [r["st"] for r in starts if r.get("s") == number and r["n"] in ("step", "generate", "get_per_token_logps_and_entropies", "reward variety", "compute_loss")] == ["train", "rollout", "reference", "rollout", "train"]
     sides = [{k: v for k, v in r["a"].items() if k not in ("rca.side", "rca.peer")} for r in told if r["e"] == "handoff"]
     assert len(sides) == 12 and sides[::2] == sides[1::2] and {s["rca.count"] for s in sides} == {8}
-    found = rca.analyze(tmp_path / "trace")
+    found = rca.analyze(healthy / "trace")
     assert found.verdict == "healthy"
     assert [p["last_step"] for p in found.run.processes.values()] == [6]
 
@@ -67,17 +54,14 @@ def test_killed_while_it_generates(library: Library, tmp_path: Path) -> None:
     """The stage that was open is named, and no cause."""
     status = library.run("main.build(OUT, tokens=3000).train()", tmp_path, kill=lambda r: r["e"] == "start" and r["n"] == "generate")
     assert status == -9
-    found = rca.analyze(tmp_path)
-    (inside,) = [e for e in found.run.events if e.kind == "trace.ends_inside"]
+    inside = died_inside(tmp_path)
     assert (inside.stage, inside.step, inside.attrs["op"]) == ("rollout", 1, "generate")
-    assert found.verdict == "inconclusive" and "`generate` (rollout, step 1)" in found.document["summary"]
 
 
 def test_a_reward_function_that_raises(library: Library, tmp_path: Path) -> None:
     """The exception is known with its step and stage."""
     assert library.run(REWARD, tmp_path) == 1
-    found = rca.analyze(tmp_path)
-    (first, *_) = found.judged.hypotheses
+    found, first = explained(tmp_path)
     assert (found.verdict, first.cause, first.event.stage) == ("failed", "sw.rank_exception", "rollout")
     assert "KeyError" in first.event.text
     assert first.event.step == max(r["s"] for r in records(tmp_path) if r["e"] == "start" and r["n"] == "reward exactness")

@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from journals import records
 
-from rca import trace_inject as rt
-from rca.trace_inject import context, guard, recorder, spans
+from rca.trace_inject import context, guard, spans
 from rca.trace_inject.integrations import methods, metrics, open_spans, trl
 from rca.trace_inject.integrations.transformers import OF_RANK
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Recording into a folder of the test's own."""
-    for name in ("RANK", "RCA_TRACE_DIR", "TRACEPARENT", "BAGGAGE", "TORCHELASTIC_RUN_ID"):
-        monkeypatch.delenv(name, raising=False)
-    context.forget()
-    guard.faults.clear()
-    rt.install(str(tmp_path), role="train", rank=3)
-    yield tmp_path
-    rt.uninstall()
-    recorder._asked = True
-    guard.faults.clear()
-
-
-def records(folder: Path) -> list[dict[str, Any]]:
-    """All records but headers."""
-    found = [json.loads(line) for path in sorted(folder.glob("*.rca.jsonl")) for line in path.read_text().splitlines() if line]
-    return [r for r in found if "schema" not in r]
 
 
 def test_no_framework_is_imported() -> None:
@@ -76,6 +54,7 @@ def test_a_fault_of_ours_stays_ours(folder: Path) -> None:
     methods.wrap(worker, "save", lambda: None, lambda: None)  # neither takes the arguments
     assert worker.save("x") == "x False"
     assert len(guard.faults) == 2
+    guard.faults.clear()
 
 
 def test_an_error_ends_what_callbacks_left_open(folder: Path) -> None:
