@@ -113,14 +113,6 @@ class Reading:
         return [sample[0] for sample in self.facts.get("samples") or () if sample[0]]
 
 
-class Process(NamedTuple):
-    """The key of one process of the job."""
-
-    attempt: int
-    role: str
-    rank: int
-
-
 class Edge(NamedTuple):
     """A mechanism by which `cause` may have brought about `effect`; both are event ids."""
 

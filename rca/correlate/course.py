@@ -26,8 +26,6 @@ OF_STEPS = frozenset({"weights_update", "rollout", "reference"})  # stages that 
 ENOUGH_STAGES = 3  # of the steps, that a controller must announce to be believed alone
 NEAR_NS = 20 * SECOND_NS  # ends of one phase on several workers lie this near, clocks included
 GAP_NS = 15 * SECOND_NS  # between two phases: longer ones are something that nobody told
-LONGEST_GUESS = 1.5  # times the usual length of a phase that is known by its end only
-SPREAD = 2  # neighbours whose steps are asked
 ROLE_STAGES = {
     "rollout": ("rollout", "weights_update", "eval"), "reference": ("reference",), "critic": ("train",), "reward": ("rollout",),
     "train": ("train", "weights_update", "latest_recover_save", "periodic_recover_save", "save", "recover"),
@@ -94,11 +92,6 @@ class Course:
                 break
             found.append(phase)
         return tuple(found)
-
-    def step_at(self, time_ns: int | None) -> int | None:
-        """The step that runs at a moment; None where no phase says."""
-        phase = self.at(time_ns)
-        return phase.step if phase else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ UNANSWERED = frozenset({Kind.RPC_TIMEOUT, Kind.RPC_FAILED})
 HANDOVER = re.compile(r"\b(?:off|on)_?load|\bsleep\b|wake_?_?up|(?:release|resume)_memory|hand-?_?over|(?:rollout|train|gen(?:eration)?)_(?:start|end|mode)|switch(?:ing)? to|stage_switch|切(?:换)?到|切换|让出|释放显存|卸载", re.I)
 STICKY = frozenset({Kind.DEVICE_ERROR, Kind.DEVICE_ASSERT, Kind.DEVICE_ILLEGAL_ACCESS})
 TROUBLE = frozenset({Kind.ACTOR_SILENT, Kind.ACTOR_DIED, Kind.PARTIAL_RESULT, Kind.RPC_TIMEOUT, Kind.REQUEST_OPEN, Kind.RPC_FAILED})
-GIVERS = ("rollout", "reference", "reward", "critic")
 SHAPES = re.compile(r"\[(\d+(?:, ?\d+)*)\]|\((\d+(?:, ?\d+)*),?\)")
 #: Two counts of things that do not fit, whatever the exception is called.
 THINGS = r"(?:len|rows?|samples?|sequences?|responses?|prompts?|trajectories|rollouts?|batch|log_?probs?|completions?|episodes?|groups?|条|行|个样本)"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from rca.correlate.spans import AGAIN, CLIENT, ERROR, NO_TIME, NOWHERE, OK, PRODUCER, Spans
+from rca.correlate.spans import AGAIN, CLIENT, ERROR, NO_TIME, OK, PRODUCER, Spans
 from rca.model import Event
 from rca.taxonomy import VICTIM_KINDS, Kind
 
@@ -207,16 +207,3 @@ def _open(rows: set[int], mine: dict[int, int], out: list[Event], dropped: set[i
             out[place] = _call(out[place], row, spans)
         told.append((-lasted, place))
     dropped |= {place for _, place in sorted(told)[OPEN_MAX:]}
-
-
-def orphans(spans: Spans) -> dict[int, list[int]]:
-    """By name, the spans whose parent left no span although those of others of that name did: their callers never ended."""
-    found: dict[int, list[int]] = {}
-    good: dict[int, int] = {}
-    for row, above in enumerate(spans.up):
-        if above == NOWHERE:
-            found.setdefault(spans.columns["name"][row], []).append(row)
-        elif above >= 0:
-            name = spans.columns["name"][row]
-            good[name] = good.get(name, 0) + 1
-    return {name: rows for name, rows in found.items() if good.get(name, 0) >= 4 * len(rows)}

@@ -11,7 +11,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar, overload
 
@@ -374,12 +373,6 @@ def record(kind: str, name: str, attributes: dict[str, Any] | None = None, key: 
     if mirror is not None:
         mirror.event(found["n"], attributes, of)
     to.put(recorder.encode(found))
-
-
-@contextmanager
-def nothing() -> Iterator[None]:
-    """What stands in for a span where there is none."""
-    yield
 
 
 def _in_child() -> None:

@@ -19,7 +19,7 @@ ERRORS = {
     "rdma.rx_errors": 20, "rdma.tx_discards": 50, "rdma.symbol_errors": 20, "rdma.integrity": 5, "rdma.link_recovery": 2, "rdma.ack_timeout": 5,
     "rdma.sequence": 50, "rdma.request_errors": 2,
 }  # fmt: skip
-ACTIVE, UP = 4, 5  # states of a port and of its physical layer
+ACTIVE = 4  # state of a port
 
 
 def detect(view: View) -> list[Event]:

@@ -18,7 +18,6 @@ import re
 START = "error_type: "
 HEAD = re.compile(r"error_type: {0,2}(\w{1,80}),? {0,2}sub_error: {0,2}(\w{1,80}),? {0,2}(?:reason: {0,2}(.*))?$", re.S)
 REASON = re.compile(r"\s{0,8}reason: {0,2}(.*)$")
-LINES_MAX = 40
 STAGES = {
     "InitializeError": "init", "UploadWeightsError": "weights_update", "UpdateWeightError": "weights_update", "RolloutError": "rollout",
     "NotifyEventError": "rollout", "InferenceWorkError": "rollout", "InferenceWorkRolloutError": "rollout", "InferenceWorkerError": "rollout",

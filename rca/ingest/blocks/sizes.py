@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 
-ASKED = ("storage_size", "store_size", "cache_size", "rss", "heap", "memory_us", "mem_us", "used_mem", "resident")
 SIZE = re.compile(
     r"(?<![\w.])(?P<name>(?:[a-z]{1,20}_){0,3}(?:storage_size|store_size|cache_size|rss|resident|heap_used|used_heap|used_memory|used_mem|memory_used|memory_usage|mem_used|mem_usage)(?:_rss|_bytes|_kb|_mb|_gb|_mib|_gib)?)"
     r"\"?\s?[=:]\s?(?P<value>\d{1,18}(?:\.\d{1,6})?)\s?(?P<unit>[kmgt]i?b\b|[kmgt]\b|bytes\b|b\b)?"

@@ -89,12 +89,6 @@ class Stacks:
         return current[0] if current else (self.threads[-1][1] if self.threads else [])
 
 
-def place(frames: Frames) -> str | None:
-    """What the thread is doing: `collective`, `loader`, `save`, ... or None when no frame tells."""
-    found = telling(frames)
-    return found[0] if found else None
-
-
 def telling(frames: Frames) -> tuple[str, tuple[str, int, str]] | None:
     """The innermost frame that says what the thread is doing, and what that is.
 

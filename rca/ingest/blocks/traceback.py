@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from rca.ingest.blocks import remote
 
-START = "Traceback (most recent call last):"
 IGNORED = "Exception ignored in"  # what follows is a destructor's traceback, printed and forgotten
 IN_THREAD = "Exception in thread "  # the heading of the next one
 #: Also somebody's next command in a pasted terminal, and what Hydra prints about its command line.

@@ -30,7 +30,6 @@ PAIR = re.compile(rb'\[\s{0,40}([-+\d.eE]{1,30})\s{0,40},\s{0,40}(?:"([^"]{0,60}
 ERROR = re.compile(rb'"status"\s{0,9}:\s{0,9}"error"[^\0]{0,600}?"error"\s{0,9}:\s{0,9}"((?:[^"\\]|\\.){0,300})')
 WARNINGS = re.compile(rb'"warnings"\s{0,9}:\s{0,9}\[\s{0,9}"((?:[^"\\]|\\.){1,200})')
 FIRST_S, LAST_S = 1e9, 4.1e9
-HEAD_CUT = 200
 
 
 def opens(head: bytes) -> bool:

@@ -27,7 +27,6 @@ procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----
 
 START = re.compile(r"procs -{2,}(?:memory|\s?-)|\s{0,6}r\s{1,6}b\s{1,9}swpd\s{1,9}free\s")
 PRINTED = {"r": "runnable", "b": "blocked", "id": "cpu_idle", "st": "cpu_steal"}
-SUMMARY = True
 
 
 class Table:

@@ -38,7 +38,6 @@ Linux gn0028.cluster 5.15.0-91-generic #101-Ubuntu SMP x86_64 GNU/Linux"""
 
 LITERALS = (b" 127.0.0.1/8", b"127.0.0.1\tlocalhost", b"127.0.0.1 localhost", b"127.0.0.1   localhost", b"inet 127.0.0.1", b"ip6-localhost", b"localhost4")
 DUMP_BYTES = 96 << 10
-BEFORE = 4 << 10
 #: A command as it was typed or echoed, or the heading that a script put over its output.
 COMMAND = re.compile(r"(?:\S{0,60}[$#%>+] ?|={2,10} ?|-{2,10} ?|\[\w{0,20}\] ?)\$? ?((?:hostname|hostnamectl|uname|cat /etc/hosts|cat /etc/hostname|ip |ifconfig|date|uptime)\b[^=\n]{0,120}?)(?: ?={2,10}| ?-{2,10})?\s*\Z")
 OPENS = re.compile(rb"(?:^|\n)[^\n]{0,64}?(?:[$#%>+]|==+|--+) ?\$? ?(?:hostname|uname -|cat /etc/host|ip (?:-\S+ ){0,3}a|ifconfig)")

@@ -30,7 +30,6 @@ SPACE = re.compile(r"[\s,\ufeff\x00]*")
 KEY = re.compile(r'\s*,?\s*"((?:[^"\\]|\\.){0,200})"\s*:\s*')
 AGAIN = re.compile(r"(?:\n|,)[ \t]{0,80}(?=\{)")
 DECODER = json.JSONDecoder(parse_float=str)  # a time must never be a float
-PLAIN = re.compile(r'[^\s\[\]{},"]')
 
 
 def lines(source: Source, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes | None]]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from rca.ingest import generic
 from rca.ingest.signatures import Signature, best
-from rca.ingest.spans.table import CALLS, ERROR, OK, SERVER, UNSET, failed_grpc, failed_http, failed_tag, grpc_number
-from rca.taxonomy import VICTIM_KINDS, Kind
+from rca.ingest.spans.table import CALLS, ERROR, SERVER, UNSET, failed_grpc, failed_http, failed_tag, grpc_number
+from rca.taxonomy import Kind
 
 TIMED_OUT = re.compile(r"time[d_ -]{0,2}out|deadline|超时|etimedout", re.I)
 REFUSED = re.compile(r"refused|econnrefused|errno 111|all connection attempts failed|拒绝", re.I)
@@ -119,11 +119,6 @@ def _meant(text: str, signatures: list[Signature], otherwise: Kind) -> tuple[Kin
     return (Kind(sense.kind) if sense else otherwise), text
 
 
-def victim(kind: str) -> bool:
-    """Whether a kind tells of others' failures."""
-    return kind in VICTIM_KINDS
-
-
 def named(process: dict[str, Any]) -> str | None:
     """What a process is called: its role or service, with its index among those of its role.
 
@@ -137,8 +132,3 @@ def named(process: dict[str, Any]) -> str | None:
         return None
     base = SERVICE_END.sub("", base)[:80] or base[:80]
     return f"{base}/{index}" if index is not None else base
-
-
-def fine(note: dict[str, Any]) -> bool:
-    """Whether a span ended well, as it says itself."""
-    return note["status"] == OK and note["end"] is not None

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 KEPT = 4_000  # records that go on to correlate
 DONE = ("true", "1", "yes", "ok", "complete", "completed", "committed", "success")
 LOADS = re.compile(r"(?<!up)(?<!down)(?<!off)load|restore|resume|read", re.I)
-PAYLOAD = ("count", "shape", "dtype", "checksum")
 
 
 def emit(table: Table, writers: Writers, reader: Reader) -> None:
