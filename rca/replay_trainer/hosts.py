@@ -86,7 +86,9 @@ class Inside:
         self, argv: Sequence[str], *, env: Mapping[str, str], log: Path | None = None, within: ControlGroup | None = None, cwd: str | Path | None = None
     ) -> subprocess.Popen[bytes]:
         move = ["/bin/sh", "-c", 'cd "$0" && unset OLDPWD && exec "$@"', str(cwd)] if cwd is not None else []
-        return _start([*_join(within), *self.enter(), *move, *argv], env, log, None)
+        program = _start([*_join(within), *self.enter(), *move, *argv], env, log, None)
+        self.cluster.started.append(program)
+        return program
 
     def run(self, argv: Sequence[str], timeout: float = RUN_S) -> subprocess.CompletedProcess[str]:
         return _run([*self.enter(), *argv], timeout)
@@ -116,6 +118,7 @@ class Cluster:
         self.names, self.binds, self.storage = tuple(names), dict(binds or {}), storage
         self.owner = re.sub(r"\W", "", owner or "")[:6] or uuid.uuid4().hex[:6]  # in the names of the switch's ports, which the kernel log shows
         self.hosts: dict[str, Inside] = {}
+        self.started: list[subprocess.Popen[bytes]] = []
         self._held: list[subprocess.Popen[str]] = []  # the keeper first
 
     def __enter__(self) -> Cluster:
@@ -139,7 +142,11 @@ class Cluster:
         """End every process in the cluster and all that it was made of."""
         for process in self._held:  # the keeper first: it kills what still runs before the namespaces go
             _end(process)
+        for program in self.started:
+            if program.poll() is None:  # it was stopped on its way into the namespaces, where the keeper does not see it
+                program.kill()
         self._held.clear()
+        self.started.clear()
         self.hosts.clear()
         if self.storage is not None:
             self.storage.detach()

@@ -132,8 +132,12 @@ def test_the_end_of_a_cluster_ends_its_programs() -> None:
     with pytest.raises(ZeroDivisionError), Cluster(["a", "b"]) as cluster:
         programs = [host.start(["sh", "-c", "sleep 61 & wait"], env=PATH) for host in cluster]
         held = [cluster.keeper.pid, cluster.switch.pid, *(host.holder.pid for host in cluster)]
-        os.kill(programs[0].pid, signal.SIGSTOP)
+        assert until(lambda: all(Path(f"/proc/{program.pid}/comm").read_text() == "sh\n" for program in programs))
+        early = cluster["a"].start(["sleep", "62"], env=PATH)
+        for stopped in (programs[0], early):  # the second one perhaps before it is inside
+            os.kill(stopped.pid, signal.SIGSTOP)
         print(1 / 0)
+    assert early.wait(5) != 0
     assert [program.wait(5) for program in programs] == [-signal.SIGKILL] * 2
     assert not any(map(alive, held))
 
