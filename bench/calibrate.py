@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How well confidences fit: analyze labelled cases once, then judge them again at other temperatures and weights of `unknown`.
+"""How well confidences fit: analyze labelled cases once, then judge them again with other weights of `unknown`, and with flatter or steeper sums.
 
     python bench/calibrate.py CASES_DIR [CASES_DIR ...]
 
 For each set and for all together it prints the expected calibration error (five bins), the Brier score and the share that is wrong at 0.8 or more,
-at today's constants and over a grid. It only shows; `TEMPERATURE` and `UNKNOWN_LOGIT` in `rca/rules/judge.py` are set by hand, so that
-they do not follow every case that is added.
+as the product judges and over a grid. It only shows: the sums are taken as they are (a temperature of 1), and `UNKNOWN_LOGIT` in `rca/rules/judge.py` is set
+by hand, so that it does not follow every case that is added.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ def fit(answers: list[tuple[list[float], bool]], temperature: float, unknown: fl
 
 
 def main(folders: list[str]) -> None:
-    from rca.rules.judge import TEMPERATURE, UNKNOWN_LOGIT
+    from rca.rules.judge import UNKNOWN_LOGIT
 
     sets = {Path(folder).name: cases(Path(folder)) for folder in folders}
     sets["ALL"] = [answer for answers in sets.values() for answer in answers]
     for name, answers in sets.items():
         if not answers:
             continue
-        error, brier, sure, wrong = fit(answers, TEMPERATURE, UNKNOWN_LOGIT)
-        print(f"{name}: {len(answers)} answers at T={TEMPERATURE} unknown={UNKNOWN_LOGIT}: ECE {error:.3f}, Brier {brier:.3f}, wrong at {SURE} or more {wrong} of {sure}")
+        error, brier, sure, wrong = fit(answers, 1.0, UNKNOWN_LOGIT)
+        print(f"{name}: {len(answers)} answers at unknown={UNKNOWN_LOGIT}: ECE {error:.3f}, Brier {brier:.3f}, wrong at {SURE} or more {wrong} of {sure}")
         for unknown in UNKNOWNS:
             row = [fit(answers, t, unknown) for t in TEMPERATURES]
             print(f"  unknown {unknown:4}: " + "  ".join(f"T{t} {e:.3f}/{w}of{s}" for t, (e, _, s, w) in zip(TEMPERATURES, row, strict=True)))

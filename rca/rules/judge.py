@@ -31,7 +31,6 @@ UNSEEN = -3.5  # a fault that a process may survive, but of which no consequence
 RESTARTED = -3.5  # the job was started again after it, and that start failed of something else
 OTHER_ATTEMPT = -1.0  # the job had already failed in an earlier attempt
 GENERAL = {1: -2.4, 2: -1.8, 3: -1.4}  # no signature knows the line; its plain words mean this, from "perhaps" to "outright"
-TEMPERATURE = 1.0  # how much the sums overstate: see docs/measurements.md
 ACROSS = "coupling/"  # rules that join stages: their chains take over what a rule for one event says
 MARGIN_NS = 2_000_000_000  # failures closer than this are not ordered
 WHO = frozenset({"host", "role", "rank", "gpu", "pid"})  # what a worker has, and its caller has otherwise
@@ -70,8 +69,8 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: Graph) -> Verdict:
         # Matches of one class are one hypothesis: the best placed names it, a longer chain outranks a shorter one at the same cause.
         best.setdefault(match.cause_class, (match, logit, why))
     ordered = sorted(best.values(), key=_sort)
-    shares = [math.exp(logit / TEMPERATURE) for _, logit, _ in ordered]
-    unknown = math.exp(UNKNOWN_LOGIT / TEMPERATURE)
+    shares = [math.exp(logit) for _, logit, _ in ordered]
+    unknown = math.exp(UNKNOWN_LOGIT)
     total = sum(shares) + unknown
     hypotheses = tuple(_hypothesis(m, logit, why, run, graph, share / total) for (m, logit, why), share in zip(ordered, shares, strict=True))
     shown = tuple(h for h in hypotheses[:SHOWN] if h.confidence >= 0.01) or hypotheses[:1]
