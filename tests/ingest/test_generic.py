@@ -147,9 +147,12 @@ def test_guesses_are_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["a" * 16_000, "a_" * 8_000, "/x " * 5_000, "1.2." * 4_000, "disk full " * 1_600, "0x" * 8_000, "a=b:c{" * 2_600, "not " * 4_000])
 def test_a_hostile_line_costs_little(line: str) -> None:
     """Only the beginning of a line is read, and no pattern is quadratic."""
-    start = time.perf_counter()
-    meaning(line, "error")
-    assert time.perf_counter() - start < 0.25
+    took = []
+    for _ in range(3):  # of processor time, and the least: the machine has others to serve
+        start = time.process_time()
+        meaning(line, "error")
+        took.append(time.process_time() - start)
+    assert min(took) < 0.25
 
 
 def test_a_calm_line_costs_one_search() -> None:
@@ -162,7 +165,7 @@ def test_a_calm_line_costs_one_search() -> None:
 
 
 def _timed(line, text) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(200):
         generic.sense(line, text)
-    return (time.perf_counter() - start) / 200
+    return (time.process_time() - start) / 200
