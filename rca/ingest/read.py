@@ -23,7 +23,7 @@ from rca.ingest.pool import scan_all
 from rca.ingest.reader import Reader
 from rca.ingest.scan import Part, ScanResult, line_numbers, merged, scan, search
 from rca.ingest.signatures import Signature, load
-from rca.ingest.sources import Source, list_sources, read_range
+from rca.ingest.sources import Source, list_sources, ranges, read_range
 from rca.ingest.times import FIRST_SECOND, LAST_SECOND
 from rca.model import Event, Reading
 from rca.taxonomy import KERNEL_SHAPES
@@ -125,18 +125,19 @@ def _evidence(source: Source, reader: Reader, engine: Any, hits: list[tuple[int,
     if size <= DOCUMENT_MAX and _opens_document(read_range(source, 0, 64)) and (found := error_document(read_range(source, 0, size))):
         document(reader, found, (1, 0, found["raw"][:600]), [s for i, _ in hits for s in by_literal[i]])
         return
-    lines = _Lines(source, reader, engine, hits, by_literal)
     regions = excerpt.regions(size, hits, *decoded, announced)
-    for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
-        lines.read(start, end, size)
-        lines.finish_block(min(limit, end + excerpt.BLOCK_MAX - excerpt.AFTER_HIT), size)
+    with ranges(source) as excerpt_of:
+        lines = _Lines(excerpt_of, reader, engine, hits, by_literal)
+        for (start, end), (limit, _) in zip(regions, [*regions[1:], (size, size)], strict=True):
+            lines.read(start, end, size)
+            lines.finish_block(min(limit, end + excerpt.BLOCK_MAX - excerpt.AFTER_HIT), size)
 
 
 class _Lines:
     """Decodes regions of one file, from first to last, and feeds them line by line with the signatures found in each line."""
 
-    def __init__(self, source: Source, reader: Reader, engine: Any, hits: list[tuple[int, int]], by_literal: list[list[Signature]]) -> None:
-        self._source, self._reader, self._engine, self._hits, self._by_literal = source, reader, engine, hits, by_literal
+    def __init__(self, excerpt_of: Callable[[int, int], bytes], reader: Reader, engine: Any, hits: list[tuple[int, int]], by_literal: list[list[Signature]]) -> None:
+        self._excerpt_of, self._reader, self._engine, self._hits, self._by_literal = excerpt_of, reader, engine, hits, by_literal
         self._mender: Mender | None = None
         self._offsets = [offset for _, offset in hits]
         self._at = 0  # behind the last line that was fed
@@ -144,7 +145,7 @@ class _Lines:
 
     def read(self, start: int, end: int, size: int) -> None:
         """Feed a region, cut at line ends."""
-        data = read_range(self._source, start, end - start)
+        data = self._excerpt_of(start, end - start)
         if start != self._at:
             self._number = None  # there is a gap
             cut = data.find(b"\n") + 1  # begin at a line; the part before belongs to a line that another excerpt may hold
@@ -158,7 +159,7 @@ class _Lines:
         reader = self._reader
         if end <= self._at or all(s.block is None for s in reader.streams.values()):
             return
-        data = read_range(self._source, self._at, end - self._at)
+        data = self._excerpt_of(self._at, end - self._at)
         data = data if end == size else data[: data.rfind(b"\n") + 1]
         self._feed(data, self._at, lambda: any(s.block is not None for s in reader.streams.values()))
 

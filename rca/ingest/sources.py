@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -243,6 +244,29 @@ def content(head: bytes) -> str | None:
         return "binary"
     body = head.replace(NUL_RUN, b"")
     return "binary" if not body or len(body.translate(None, TEXT)) > CONTROL_SHARE_MAX * len(body) else None
+
+
+@contextmanager
+def ranges(source: Source) -> Iterator[Callable[[int, int], bytes]]:
+    """`read_range` of one source for who reads many: `(offset, length)` to bytes. A plain file is opened once."""
+    fd = -1
+    if not (source.reason or source.compression or source.inside):
+        try:
+            fd, _ = open_regular(source.path)
+        except OSError:
+            fd = -1
+
+    def read(offset: int, length: int) -> bytes:
+        try:
+            return os.pread(fd, max(0, min(length, source.size - offset)), offset)
+        except OSError:
+            return b""
+
+    try:
+        yield read if fd >= 0 else partial(read_range, source)
+    finally:
+        if fd >= 0:
+            os.close(fd)
 
 
 def read_range(source: Source, offset: int, length: int) -> bytes:

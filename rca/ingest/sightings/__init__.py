@@ -23,14 +23,18 @@ from typing import Any
 
 from rca.ingest.line import Line, parse
 from rca.ingest.sightings import devices, dump, hosts, objects, parallel, workers, zones
-from rca.ingest.sources import Source, read_range
+from rca.ingest.sources import Source, ranges, read_range
 
 #: Found by the scan, in any case. None of them occurs in the step lines of a training program.
 LITERALS = frozenset((*hosts.LITERALS, *workers.LITERALS, *devices.LITERALS, *parallel.LITERALS, *dump.LITERALS, *objects.LITERALS))
 HEAD_BYTES = 48 << 10  # what a controller says of its workers when it starts
 HEAD_LINES = 400
-#: What makes a line of the head worth a look, beside the literals.
-HEAD_WORDS = re.compile(rb"://|\xe8\xbf\x9b\xe7\xa8\x8b\xe5\x8f\xb7|(?i:hostname|\bpid[=: ]|\bip[=:]|node_?name|_ip=|@ ?[a-z\d.-]{3,60}:\d)|\((?:\d{1,3}\.){3}\d{1,3}[):]")
+#: What makes a line of the head worth a look, beside the literals: words, in lower case, those that no letter stands before, and shapes. One expression
+#: for all of them took five times as long as `bytes.find` does for each.
+HEAD_WORDS = (b"://", "进程号".encode(), b"hostname", b"nodename", b"node_name", b"_ip=")
+HEAD_BEGINNINGS = (b"pid=", b"pid:", b"pid ", b"ip=", b"ip:")
+HEAD_SHAPES = (re.compile(rb"@ ?[a-z\d.-]{3,60}:\d"), re.compile(rb"\((?:\d{1,3}\.){3}\d{1,3}[):]"))
+WORD_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_")
 RAY_ACTOR = re.compile(rb"(?::\w{1,30}:[^\n]{0,200}\n){0,3}:actor_name:([\w.()=-]{1,80})")
 BEFORE, AFTER = 2 << 10, 4 << 10  # bytes around a hit within which its line is looked for
 DECODED_BYTES = 4 << 20  # of a compressed file, which is decoded anew from its beginning for this
@@ -45,8 +49,7 @@ def look(source: Source, size: int, literals: Sequence[bytes], hits: Sequence[tu
     head = read_range(source, 0, min(size, HEAD_BYTES))
     if objects.opens(head) and (told := objects.read(source, size)) is not None:
         return told[:MOST]
-    places = {(head.rfind(b"\n", 0, m.start()) + 1) for m in HEAD_WORDS.finditer(head)}
-    lines = [(at, _line(head, at)) for at in sorted(places)[:HEAD_LINES]]
+    lines = [(at, _line(head, at)) for at in sorted(_worth_a_look(head))[:HEAD_LINES]]
     near = size if source.compression is None else DECODED_BYTES
     lines += _around(source, size, sorted({offset for index, offset in hits if offset < near and literals[index] in LITERALS}), head)
     for sighting in zones.read(head):
@@ -64,6 +67,25 @@ def look(source: Source, size: int, literals: Sequence[bytes], hits: Sequence[tu
             if len(found) >= MOST:
                 return list(found.values())
     return list(found.values())
+
+
+def _worth_a_look(head: bytes) -> set[int]:
+    """Where the lines begin that hold one of the words or shapes.
+
+    >>> _worth_a_look(b"grpid=1\\nPID=7 x\\nloss 2 (step 4)\\n\\nserver gn7 (10.0.0.7) up\\nsent to @gn7:30001")
+    {8, 33, 58}
+    """
+    low, found = head.lower(), set()
+    for word in (*HEAD_WORDS, *HEAD_BEGINNINGS):
+        at = low.find(word)
+        while at >= 0:
+            if word in HEAD_WORDS or not at or low[at - 1] not in WORD_BYTES:
+                found.add(low.rfind(b"\n", 0, at) + 1)
+                at = low.find(b"\n", at)  # no further look at this line
+                if at < 0:
+                    break
+            at = low.find(word, at + 1)
+    return found | {low.rfind(b"\n", 0, m.start()) + 1 for shape in HEAD_SHAPES for m in shape.finditer(low)}
 
 
 def _all(line: Line, raw: str) -> list[Sighting]:
@@ -84,15 +106,16 @@ def _around(source: Source, size: int, offsets: list[int], head: bytes) -> list[
     """The line of each hit with its offset; of a line that is longer than what is looked at, the part around the hit."""
     lines: list[tuple[int, bytes]] = []
     behind = 0  # where the last line ends
-    for offset in offsets:
-        if offset < behind:
-            continue
-        start = max(behind, offset - BEFORE)
-        data = head[start : offset + AFTER] if offset + AFTER <= len(head) or len(head) >= size else read_range(source, start, offset + AFTER - start)
-        near = offset - start
-        begin = data.rfind(b"\n", 0, near) + 1
-        end = data.find(b"\n", near)
-        end = end if end >= 0 else len(data)
-        behind = start + end
-        lines.append((start + begin, data[begin:end]))
+    with ranges(source) as read:
+        for offset in offsets:
+            if offset < behind:
+                continue
+            start = max(behind, offset - BEFORE)
+            data = head[start : offset + AFTER] if offset + AFTER <= len(head) or len(head) >= size else read(start, offset + AFTER - start)
+            near = offset - start
+            begin = data.rfind(b"\n", 0, near) + 1
+            end = data.find(b"\n", near)
+            end = end if end >= 0 else len(data)
+            behind = start + end
+            lines.append((start + begin, data[begin:end]))
     return lines

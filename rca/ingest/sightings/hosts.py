@@ -46,6 +46,7 @@ LITERALS = (
 
 IP = r"(?:\d{1,3}\.){3}\d{1,3}"
 NAME = r"[A-Za-z\d](?:[A-Za-z\d.-]{0,80}[A-Za-z\d])?"
+DOTS = 3  # of an address
 IS_IP = re.compile(rf"{IP}\Z")
 #: An adapter is no host, nor is what stands where a sentence goes on.
 NO_NAME = re.compile(r"(?:eth|ens|enp|eno|ib|bond|lo|docker|wlan|mlx5_|hsn|veth|cni|br-)[\w.]{0,12}\Z|(?:port|interface|device|the|all|any|none|null|localhost|host|node|server|worker|default|true|false|tcp|gpu|cpu|rank|address|ip|ipv4|http|https)\Z", re.I)
@@ -109,6 +110,8 @@ def sight(line: Line, raw: str, low: str) -> list[tuple[str, dict[str, Any]]]:
     if m := ENV.match(text):
         own = ip_of(m[1]) or name_of(m[1])
         return found + ([("own", {"name": own})] if own else [])
+    if text.count(".") < DOTS:  # all that follows is about an address, which few lines hold
+        return found
     if (m := OWN_IP.search(text)) and ip_of(m[1]):
         return [*found, ("own", {"name": m[1]})]
     if " NCCL " in raw and (m := NCCL_IP.search(text)) and ip_of(m[1]):
