@@ -79,12 +79,16 @@ class Signature:
         return re.compile(self.frames) if self.frames else None
 
 
-@cache
 def load(extra: Path | None = None) -> tuple[Signature, ...]:
-    """All signatures in the order of their ids; those of the folder `extra` come on top and are checked more closely.
+    """All signatures in the order of their ids; those of the folder `extra` come on top and are checked more closely. They are read once.
 
     Raises `RcaError` with the file and the line of the entry when one is malformed, of an unknown kind, or has a taken id.
     """
+    return _load(extra)
+
+
+@cache  # a function of its own, because `load()` and `load(None)` would be two entries
+def _load(extra: Path | None) -> tuple[Signature, ...]:
     found: dict[str, Signature] = {}
     for folder in (HERE, extra):
         for _, path in data_files(folder) if folder else ():
