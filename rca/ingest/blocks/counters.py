@@ -49,7 +49,7 @@ def may_hold(low: str) -> bool:
         return ":d:" in low
     return (
         "carrier" in low or "retrans" in low or "throttled" in low or ":d:" in low or "oom_kill" in low or "tcp_timeouts" in low or "link_downed" in low
-        or "symbol_error" in low or "drop" in low
+        or "symbol_error" in low or "drop" in low or "tcptimeouts" in low or "port_rcv_errors" in low
     )  # fmt: skip
 
 

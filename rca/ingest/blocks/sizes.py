@@ -24,7 +24,10 @@ LEAST = 64 << 20
 
 def may_hold(low: str) -> bool:
     """Whether a line, in lower case, may tell a size: asked of every line, so by substrings."""
-    return "storage_size" in low or "rss" in low or "mem" in low or "heap" in low or "cache_size" in low or "store_size" in low or "resident" in low
+    return (
+        "mem_us" in low or "used_mem" in low or "rss" in low or "storage_size" in low or "memory_us" in low or "heap_used" in low or "used_heap" in low
+        or "cache_size" in low or "store_size" in low or "resident" in low
+    )  # fmt: skip
 
 
 def samples(text: str) -> list[tuple[str | None, str, int]]:

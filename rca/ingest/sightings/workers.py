@@ -19,7 +19,10 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
+
+from ahocorasick_rs import AhoCorasick
 
 from rca.ingest.line import Line
 from rca.ingest.sightings.hosts import DOTS, IP, NAME, REGISTERED, ip_of, name_of
@@ -56,19 +59,21 @@ LOOSE = re.compile(
     re.I,
 )
 ROLE_IN = re.compile(ROLES, re.I)
-#: What each role and noun begins with; a line without any of them mentions no worker, and asking costs a tenth of what searching does.
-BEGINNINGS = tuple(sorted({word.partition("(")[0] for word in re.split(r"\|(?![^(]*\))", f"{ROLES}|{NOUNS}")}, key=len))
+#: What each role and noun begins with; a line without any of them mentions no worker.
+BEGINNINGS = frozenset(word.partition("(")[0] for word in re.split(r"\|(?![^(]*\))", f"{ROLES}|{NOUNS}"))
 DIGITED = r"(?=[\w.-]{0,62}\d)[A-Za-z][\w.-]{0,62}"  # a word after `host ` is a host's name where it holds a number
-#: With the words of which one must be there.
+#: With the words of which one must be there: one search for all of them costs a tenth of what these expressions do.
 KEYS = (
-    ("pid", ("pid", "进程号"), re.compile(r"(?<![\w.-])pid\"?(?:\s?[=:]\s?|\s)(\d{1,9})(?!\d)|进程号\s?[=:：]?\s?(\d{1,9})", re.I)),
-    ("host", ("host", "node", "on ", "主机", "节点"), re.compile(rf"(?<![\w.-])(?:host_?name|host|node_?name|node)\"?(?:\s?[=:]\s?[\"']?({NAME})|\s({DIGITED}))|\bon ({DIGITED}) \({IP}|(?:主机|节点)名?\s?[=:：]\s?({NAME})", re.I)),
-    ("ip", (".",), re.compile(rf"(?<![\w.-])(?:ip|ip_?addr(?:ess)?|node_ip|addr(?:ess)?|host)\"?(?:\s?[=:]\s?|\s)[\"']?({IP})(?![\d.])|[\w-] \(({IP})[:)]|\b(?:on|at) ({IP}):?\d* \((?:host|node)|地址\s?[=:：]\s?({IP})", re.I)),
-    ("port", ("port",), re.compile(r"(?<![\w.-])port\"?\s?[=:]\s?(\d{2,5})(?!\d)", re.I)),
-    ("rank", ("rank", "index"), re.compile(r"(?:(?<![\w.-])(?:global_)?|全局)rank(?:\"?\s?[=:]\s?| (?=\d{1,6} ?(?:of|/|world)))(\d{1,6})(?!\d)|\bprocess index:? (\d{1,6})(?= ?(?:of|/) ?\d)", re.I)),
-    ("local_rank", ("local_rank",), re.compile(r"(?<![\w.-])local_rank\"?\s?[=:]\s?(\d{1,4})(?!\d)", re.I)),
-    ("world", ("world", "rank", "index"), re.compile(r"(?<![\w.-])world(?:_size)?\"?(?:\s?[=:]\s?|\s)(\d{1,6})(?!\d)|\b(?:rank|index)(?:\s?[=:]\s?| )\d{1,6} ?(?:of|/) ?(\d{1,6})(?!\d)", re.I)),
+    ("pid", frozenset({"pid", "进程号"}), re.compile(r"(?<![\w.-])pid\"?(?:\s?[=:]\s?|\s)(\d{1,9})(?!\d)|进程号\s?[=:：]?\s?(\d{1,9})", re.I)),
+    ("host", frozenset({"host", "node", "on ", "主机", "节点"}), re.compile(rf"(?<![\w.-])(?:host_?name|host|node_?name|node)\"?(?:\s?[=:]\s?[\"']?({NAME})|\s({DIGITED}))|\bon ({DIGITED}) \({IP}|(?:主机|节点)名?\s?[=:：]\s?({NAME})", re.I)),
+    ("ip", frozenset({"."}), re.compile(rf"(?<![\w.-])(?:ip|ip_?addr(?:ess)?|node_ip|addr(?:ess)?|host)\"?(?:\s?[=:]\s?|\s)[\"']?({IP})(?![\d.])|[\w-] \(({IP})[:)]|\b(?:on|at) ({IP}):?\d* \((?:host|node)|地址\s?[=:：]\s?({IP})", re.I)),
+    ("port", frozenset({"port"}), re.compile(r"(?<![\w.-])port\"?\s?[=:]\s?(\d{2,5})(?!\d)", re.I)),
+    ("rank", frozenset({"rank", "index"}), re.compile(r"(?:(?<![\w.-])(?:global_)?|全局)rank(?:\"?\s?[=:]\s?| (?=\d{1,6} ?(?:of|/|world)))(\d{1,6})(?!\d)|\bprocess index:? (\d{1,6})(?= ?(?:of|/) ?\d)", re.I)),
+    ("local_rank", frozenset({"local_rank"}), re.compile(r"(?<![\w.-])local_rank\"?\s?[=:]\s?(\d{1,4})(?!\d)", re.I)),
+    ("world", frozenset({"world", "rank", "index"}), re.compile(r"(?<![\w.-])world(?:_size)?\"?(?:\s?[=:]\s?|\s)(\d{1,6})(?!\d)|\b(?:rank|index)(?:\s?[=:]\s?| )\d{1,6} ?(?:of|/) ?(\d{1,6})(?!\d)", re.I)),
 )
+SELF = frozenset({"pid", "host", "world", "local_rank"})  # a line that tells two of these introduces who wrote it
+WORDS = tuple(sorted(BEGINNINGS.union(*(words for _, words, _ in KEYS))))
 #: The one device of a process, where no variable says which it may see.
 DEVICE = re.compile(r"(?<![\w.-])(?:gpu|cuda|dev|device|npu|card)(?:_?(?:id|index))?\"?(?:\s?[=:]\s?| )(\d{1,2})(?![\w.%]|\s?[KMGT]i?B)|(?:显卡|卡号)\s?[=:：]?\s?(\d{1,2})(?!\d)", re.I)
 FIRST_OF = re.compile(r"\bbase_gpu_id\s?=\s?(\d{1,3})\b")  # SGLang: the engine takes `tp_size` devices from there
@@ -90,17 +95,26 @@ def mentions(text: str) -> list[tuple[str, int, int]]:
     return [(m[1] or m[3], int(m[2] or m[4]), m.start()) for m in MENTION.finditer(text)]
 
 
+@cache
+def _words() -> AhoCorasick:
+    """Looks for all words of the table at once."""
+    return AhoCorasick(WORDS)
+
+
 def sight(line: Line, low: str) -> list[tuple[str, dict[str, Any]]]:
     """The worker that a line introduces or gives an address of."""
     text = line.text
     visible = DEVICES.search(text) if "visible_devices" in low else None
     if visible is None and not ("pid" in low or "://" in low or ":" in low or "(" in low or "进程号" in low):
         return []
-    plain = text.lower()
-    named = list(dict.fromkeys((name, index) for name, index, _ in mentions(text))) if any(word in plain for word in BEGINNINGS) else []
+    there = {WORDS[found[0]] for found in _words().find_matches_as_indexes(text.lower(), overlapping=True)}
+    mentioned = not there.isdisjoint(BEGINNINGS)
+    if visible is None and not mentioned and sum(not there.isdisjoint(words) for key, words, _ in KEYS if key in SELF) < 2:
+        return []
+    named = list(dict.fromkeys((name, index) for name, index, _ in mentions(text))) if mentioned else []
     keyed: dict[str, Any] = {}
     for key, words, pattern in KEYS:
-        if not any(word in plain for word in words) or (key == "ip" and text.count(".") < DOTS) or (m := pattern.search(text)) is None:
+        if there.isdisjoint(words) or (key == "ip" and text.count(".") < DOTS) or (m := pattern.search(text)) is None:
             continue
         said = next(group for group in m.groups() if group is not None)
         value: Any = ip_of(said) if key == "ip" else name_of(said) if key == "host" else int(said)
@@ -111,7 +125,7 @@ def sight(line: Line, low: str) -> list[tuple[str, dict[str, Any]]]:
     named = [(name, index) for name, index in named if f"{name}-{index}" != keyed.get("host")]  # hosts are called `worker-36` as well
     if len(named) > 1:
         return []
-    itself = len(keyed.keys() & {"pid", "host", "world", "local_rank"}) >= 2 and OTHERS.search(text) is None
+    itself = len(keyed.keys() & SELF) >= 2 and OTHERS.search(text) is None
     if itself and "devices" not in keyed and (device := _device(text)):
         keyed["devices"] = device
     if itself and not named and (m := LOOSE.search(text)):
@@ -120,7 +134,7 @@ def sight(line: Line, low: str) -> list[tuple[str, dict[str, Any]]]:
         named = [(line.actor, keyed["rank"])]  # the class of a Ray actor, and which of them it is
     name, index = named[0] if named else (None, None)
     # A launcher speaks of its children by pid and local rank; only its own role or devices make the line an introduction.
-    if visible is not None or (named and len(keyed.keys() & {"pid", "local_rank", "world", "host"}) >= 2) or (itself and {"pid", "rank", "devices"} <= keyed.keys()):
+    if visible is not None or (named and len(keyed.keys() & SELF) >= 2) or (itself and {"pid", "rank", "devices"} <= keyed.keys()):
         order = ("pid", "host", "ip", "port", "devices", "rank", "local_rank", "world") if named else ("pid", "host", "ip", "port", "rank", "local_rank", "world", "devices")
         fields = {"name": name, "index": index, **{k: keyed[k] for k in order if k in keyed}, "own": True}
         return [("worker", fields | ({"stream": line.stream} if line.stream else {}))]
