@@ -12,6 +12,7 @@ import csv
 import os
 import sys
 import time
+from collections.abc import Iterator
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -25,8 +26,8 @@ from rca.replay_trainer.learner import Learner
 WINDOW = 5
 
 
-def learn(config: Config, until: float | None = None):
-    """Run the steps; yields a row for each: step, reward (its mean), seconds since the start and what the learner logs. Ends early when `until` is reached by the mean of WINDOW steps."""
+def learn(config: Config, until: float | None = None) -> Iterator[dict[str, float]]:
+    """Run the steps; yields a row for each: step, mean reward, seconds since the start and what the learner logs. Ends when the mean of WINDOW steps is at least `until`."""
     learner, reference = Learner(config), model.build(config)
     began, recent = time.perf_counter(), []
     for step in range(1, config.steps + 1):
@@ -54,15 +55,13 @@ def main() -> None:
     torch.set_num_threads(1)
     config = Config.of(dict(setting.split("=", 1) for setting in given.settings))
     print(f"chance {task.chance(config):.3f}")
-    rows = []
-    for row in learn(config, given.until):
-        rows.append(row)
-        print(" ".join([f"step {row['step']:4d}", *(f"{name} {value:.4g}" for name, value in row.items() if name != "step")]), flush=True)
-    if given.csv:
-        with open(given.csv, "w", newline="") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
+    with open(given.csv or os.devnull, "w", newline="", buffering=1) as file:
+        table = csv.writer(file)
+        for row in learn(config, given.until):
+            if row["step"] == 1:
+                table.writerow(row)
+            table.writerow(row.values())
+            print(" ".join([f"step {row['step']:4d}", *(f"{name} {value:.4g}" for name, value in row.items() if name != "step")]), flush=True)
 
 
 if __name__ == "__main__":

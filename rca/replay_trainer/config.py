@@ -31,9 +31,9 @@ class Config:
     learning_rate: float = 2e-3
     clip_low: float = 0.2
     clip_high: float = 0.28
-    kl_weight: float = 0.01  # 0 leaves the reference stage out
+    kl_weight: float = 0.001  # 0 leaves the reference stage out
     temperature: float = 1.0
-    updates: int = 1  # optimizer steps on one batch
+    updates: int = 2  # optimizer steps on one batch; from the second on, ratios are not 1
     # the system around it
     train_ranks: int = 2
     reference_ranks: int = 1

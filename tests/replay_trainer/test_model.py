@@ -6,13 +6,13 @@ torch = pytest.importorskip("torch")
 
 from rca.replay_trainer import task  # noqa: E402
 from rca.replay_trainer.config import Config  # noqa: E402
-from rca.replay_trainer.model import Cache, build, digest  # noqa: E402
+from rca.replay_trainer.model import Cache, build, device, digest  # noqa: E402
 
 CONFIG = Config(width=16, heads=2, digits=4)
 
 
 def rows(count=5, length=8):
-    return torch.randint(len(task.VOCABULARY), (count, length), generator=task.generator(CONFIG, "rows"))
+    return torch.randint(len(task.VOCABULARY), (count, length), generator=task.generator(CONFIG, "rows")).to(device())
 
 
 def test_the_model_is_made_from_the_seed():

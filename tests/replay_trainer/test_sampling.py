@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 from rca.replay_trainer import sampling, task  # noqa: E402
 from rca.replay_trainer.config import Config  # noqa: E402
-from rca.replay_trainer.model import build  # noqa: E402
+from rca.replay_trainer.model import build, device  # noqa: E402
 
 CONFIG = Config(width=16, heads=2, digits=4)
 
@@ -48,9 +48,17 @@ def test_characters_come_as_often_as_the_policy_says():
     """Of 20,000 first characters, each within a percent point of its probability."""
     prompts, answers, _ = draw(rows=20_000)
     with torch.no_grad():
-        likely = sharp_model()(prompts[:1].to(next(sharp_model().parameters()).device))[0, -1].softmax(0).cpu()
+        likely = sharp_model()(prompts[:1].to(device()))[0, -1].softmax(0).cpu()
     seen = torch.bincount(answers[:, 0], minlength=len(task.VOCABULARY)) / 20_000
     torch.testing.assert_close(seen, likely, rtol=0, atol=0.01)
+
+
+def test_every_token_is_read_once():
+    """The cache is used: the prompt goes in whole, then one character at a time."""
+    model, lengths = build(CONFIG), []
+    model.register_forward_pre_hook(lambda _, inputs: lengths.append(inputs[0].shape[1]))
+    sampling.generate(model, task.prompts(CONFIG, 1), 4, 1.0, task.generator(CONFIG))
+    assert lengths == [5, 1, 1, 1]
 
 
 def test_sampling_keeps_no_gradient():
