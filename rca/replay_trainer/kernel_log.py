@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import os
 import re
 import time
@@ -49,8 +50,13 @@ def mark() -> int:
 
 def since(number: int, style: str = "iso") -> list[str]:
     """The lines from a mark on, with times in one of `STYLES`. Raises RcaError."""
-    booted_us = (time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) // 1000
-    return [written(line, booted_us + ts_us, style, ts_us) for n, ts_us, text in _records() if n >= number for line in text.split("\n")]
+    return [written(line, _booted_us() + ts_us, style, ts_us) for n, ts_us, text in _records() if n >= number for line in text.split("\n")]
+
+
+@functools.cache
+def _booted_us() -> int:
+    """When this machine was started, UTC; asked once, so that a line has the same time whenever it is read."""
+    return (time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) // 1000
 
 
 def written(text: str, ts_us: int, style: str = "iso", since_boot_us: int | None = None) -> str:
@@ -100,7 +106,8 @@ def _start(line: str) -> int:
 def _naming(word: str | int) -> re.Pattern[str]:
     if isinstance(word, int) or word.isdigit():  # a bare number may be anything: a pid is one that the text says is one
         return re.compile(rf"(?i:pid|tgid|process)[=: ] ?{word}(?!\d)|task \S{{1,64}}:{word} |\w\[{word}\]|\(pid {word}\)")
-    return re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
+    journal = r"(?:-\d+)?" if word.isalnum() else ""  # the journal of ext4 on loop0 is loop0-8
+    return re.compile(rf"(?<![\w-]){re.escape(word)}{journal}(?![\w-])")
 
 
 def _blocks(lines: Iterable[str]) -> list[list[str]]:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from replay_trainer.scenes import PATH, alive, need, until
 
 from rca.errors import RcaError
 from rca.replay_trainer.hosts import Cluster, Here, lacking
@@ -17,7 +18,6 @@ from rca.replay_trainer.storage import Storage
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACES = ("network namespaces", "mount namespaces")
-PATH = {"PATH": os.environ["PATH"]}
 LISTEN = """
 import socket, sys
 with socket.create_server((sys.argv[1], 29500)) as server:
@@ -38,28 +38,6 @@ with Cluster(["trn-1", "trn-2"], storage=Storage(sys.argv[1])) as cluster:
     print(image, program.pid, cluster.keeper.pid, cluster.switch.pid, *(host.holder.pid for host in cluster), flush=True)
     time.sleep(60)
 """
-
-
-def need(*mechanisms: str) -> None:
-    if missing := lacking(mechanisms):
-        pytest.skip(missing)
-
-
-def until(true, limit_s: float = 15.0) -> bool:
-    end = time.monotonic() + limit_s
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs: a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_this_machine_is_a_host(tmp_path: Path) -> None:
