@@ -124,6 +124,5 @@ class Learner:
         with torch.no_grad():
             for name, value in zip(self._names, self._values, strict=True):
                 value.copy_(state[f"weights.{name}"])
-                if self.step:
-                    moments = {theirs: state[f"adam.{ours}.{name}"].to(value.device, copy=True) for ours, theirs in MOMENTS.items()}
-                    self._optimizer.state[value] = {"step": torch.tensor(float(self.step)), **moments}
+                moments = {theirs: state[f"adam.{ours}.{name}"].to(value.device, copy=True) for ours, theirs in MOMENTS.items()}
+                self._optimizer.state[value] = {"step": torch.tensor(float(self.step)), **moments}

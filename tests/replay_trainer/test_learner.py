@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from rca.replay_trainer import grpo, sampling, task  # noqa: E402
 from rca.replay_trainer.config import Config  # noqa: E402
-from rca.replay_trainer.learner import Learner  # noqa: E402
+from rca.replay_trainer.learner import LONGEST_GRADIENT, Learner  # noqa: E402
 from rca.replay_trainer.model import build, digest  # noqa: E402
 
 CONFIG = Config(width=16, heads=2, prompts=4, group=4, updates=2, kl_weight=0.01)
@@ -191,6 +191,17 @@ def test_the_second_step_on_a_batch_is_held_by_the_bounds():
         seen[updates] = learner.update(prompts, answers, learner.logprobs(prompts, answers), gain)
     assert seen[1]["ratio"] == pytest.approx(1, abs=1e-5)
     assert seen[1]["clip_share"] == 0 < seen[8]["clip_share"]
+
+
+@pytest.mark.parametrize("scale", [0.1, 1000.0])
+def test_a_long_gradient_is_shortened(scale):
+    """The optimizer's first mean is a tenth of the gradient that it was given: as long as told where that is short, else a tenth of the bound."""
+    learner = Learner(dataclasses.replace(CONFIG, updates=1))
+    prompts, answers, _, gain, _, _ = batch()
+    told = learner.update(prompts, answers, learner.logprobs(prompts, answers), gain * scale)["grad_norm"]
+    given = torch.cat([value.reshape(-1) for name, value in learner.state().items() if name.startswith("adam.mean")])
+    assert (told > LONGEST_GRADIENT) == (scale > 1)
+    assert float(given.norm()) == pytest.approx(0.1 * min(told, LONGEST_GRADIENT), rel=1e-4)
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing():
