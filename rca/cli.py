@@ -27,6 +27,10 @@ Commands:
   trace export PATH...  the trainer's journals as OTLP, for a collector or viewer
   checkpoint verify DIR...  is a checkpoint what was written?
   sample              record counters of this host and its devices beside a job
+  train [RUN]         the reference trainer: a small real GRPO job
+  scenarios list      ten ways to break it for real
+  scenarios run NAME  break it, and keep what it leaves
+  scenarios check NAME  does the analyzer find out what broke?
 
 Options:
   --version           the version

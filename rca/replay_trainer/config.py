@@ -13,6 +13,7 @@ from rca.errors import RcaError
 
 SYNCS = ("collective", "disk", "astate")
 NAME = "config.json"
+DATA_ADDRESS = "RCA_TRAIN_DATA_ADDRESS"  # environment variable: the address of a host on the data network
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,13 @@ class Config:
     rollout_ranks: int = 2
     weight_sync: str = "astate"  # one of SYNCS
     colocated: bool = False  # train rank i and rollout worker i take turns on device i
-    device_bytes: int = 64 << 20  # the memory of one device where it is a stand-in
+    device_bytes: int = 1 << 30  # the memory of one device where it is a stand-in
     latest_every: int = 1
     periodic_every: int = 10
     # what a cautious system does, and many do not: see docs/decisions/0008
     whole_checkpoints: bool = True  # write aside, sync, rename, verify before loading; else in place, and a failed save is a warning
     whole_batches: bool = True  # a rollout or reference call that failed ends the step; else the loop goes on with what has come
+    confirmed_events: bool = True  # a stage switch that a worker did not confirm ends the step; else the loop goes on
     meta_server_keeps: int = 2  # versions of the weights; 0 keeps all
     # patience
     rpc_timeout_s: float = 120.0
@@ -58,8 +60,9 @@ class Config:
     tries: int = 3  # of a call whose error may pass
     # where
     checkpoints: str = "checkpoints"  # below the run's folder, or an absolute path
+    periodic_checkpoints: str = ""  # where those of kind periodic lie, if elsewhere
     recover_from: str = "latest"  # or "periodic"
-    hold_at: tuple[str, ...] = field(default=())  # "rollout@3": the controller waits there until a fault has been made
+    hold_at: tuple[str, ...] = field(default=())  # see `holds`
 
     def __post_init__(self) -> None:
         def wrong(name: str, wanted: str) -> RcaError:
@@ -90,6 +93,10 @@ class Config:
     @property
     def uses_reference(self) -> bool:
         return self.kl_weight > 0
+
+    def folder_of(self, run: Path, kind: str) -> Path:
+        """The folder of the checkpoints of a kind, latest or periodic."""
+        return run / ((kind == "periodic" and self.periodic_checkpoints) or self.checkpoints) / kind
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1) + "\n"

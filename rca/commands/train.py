@@ -1,0 +1,130 @@
+"""`rca train`: the reference trainer, a small real GRPO job."""
+
+from typing import Any
+
+from rca.console import say
+from rca.given import OK
+
+HELP = """Train a small policy by GRPO with a controller, SPMD train and reference workers, rollout workers and a MetaServer, all of them real processes.
+
+It learns within minutes on two cores, leaves logs and traces as `rca analyze` wants them, and can be broken on purpose (`rca scenarios`). RUN is a folder that
+is made, `runs/<time>` by default: `logs/`, `checkpoints/`, `metrics.jsonl`, `config.json`. A run that ended early is taken up again with --resume.
+
+\b
+Examples:
+  rca train
+  rca train runs/mine --steps 50 --set weight_sync=disk --set colocated=true
+  rca train runs/mine --resume --steps 200
+  rca analyze runs/mine/logs
+
+Exit codes: 0 all steps done, 1 the run failed, 2 wrong usage.
+"""
+FAILED = 1
+NEEDED = ("torch", "safetensors", "httpx", "starlette", "uvicorn", "numpy")
+
+
+def add(cli: Any) -> None:
+    """Give the command to the app."""
+    from typing import Annotated
+
+    import typer
+
+    Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The folder of the run.", show_default=False)]
+    Steps = Annotated[int | None, typer.Option("--steps", metavar="N", help="How many steps, in all.")]
+    Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; several times if need be.")]
+    File = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in a TOML or JSON file.")]
+    Resume = Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of RUN, with its settings.")]
+    Settings = Annotated[bool, typer.Option("--settings", help="Print all settings and their values, and do nothing else.")]
+
+    @cli.command("train", help=HELP)
+    def train_command(run: Run = None, steps: Steps = None, set_: Set = None, config: File = None, resume: Resume = False, settings: Settings = False) -> int:
+        return train(run, steps, set_ or [], config, resume, settings)
+
+
+def missing_packages() -> list[str]:
+    """What the trainer needs and is not installed."""
+    from importlib.util import find_spec
+
+    return [name for name in NEEDED if find_spec(name) is None]
+
+
+def interrupted(number: int, frame: Any) -> None:
+    """A handler for SIGTERM: ends like Ctrl-C, so that everything that was started is ended."""
+    raise KeyboardInterrupt
+
+
+def needs_trainer() -> None:
+    """Raise RcaError that says what to install where the trainer's packages are missing."""
+    from rca.errors import RcaError
+
+    if missing := missing_packages():
+        raise RcaError(f"the trainer needs packages that are not installed: {', '.join(missing)}", hint="pip install 'trainrca[trainer]'")
+
+
+def train(run: str | None, steps: int | None, changes: list[str], file: str | None, resume: bool, settings: bool) -> int:
+    """Run the trainer in the foreground; gives the exit code."""
+    import dataclasses
+    import json
+    from pathlib import Path
+
+    from rca.errors import RcaError
+    from rca.replay_trainer.config import NAME, Config
+
+    if resume and run is None:
+        raise RcaError("--resume needs the folder of a run", hint="rca train runs/mine --resume")
+    folder = Path(run) if run is not None else _new_folder()
+    if resume:
+        if not (folder / NAME).exists():
+            raise RcaError(f"no run to resume: `{folder}`", hint=f"the folder of a run has a file `{NAME}`")
+        values = dataclasses.asdict(Config.read(folder / NAME)) | {"hold_at": ()}
+    elif (folder / NAME).exists():
+        raise RcaError(f"there is a run already: `{folder}`", hint="--resume goes on with it; or name another folder")
+    else:
+        values = dataclasses.asdict(Config.read(Path(file))) if file is not None else {}
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise RcaError(f"--set takes NAME=VALUE: `{change}`")
+        values[name] = value
+    config = Config.of(values | ({"steps": steps} if steps is not None else {}))
+    if settings:
+        from rca.report.write import to_stdout
+
+        to_stdout(config.to_json())
+        return OK
+    needs_trainer()
+    code = _run(folder, config)
+    if code == OK:
+        say(f"finished; the run is in {folder}")
+        return OK
+    try:
+        told = json.loads((folder / "failed.json").read_text("utf-8"))
+        say(f"the run failed in {told['stage']}{'' if told['step'] is None else ', step ' + str(told['step'])}: {told['error'][:300]}")
+    except (OSError, ValueError, KeyError):
+        say("the run failed: the controller is gone")
+    say(f"hint: rca analyze {folder / 'logs'}; or go on with: rca train {folder} --resume")
+    return FAILED
+
+
+def _new_folder() -> Any:
+    import time
+    from pathlib import Path
+
+    return Path("runs") / time.strftime("%Y-%m-%d-%H%M%S")
+
+
+def _run(folder: Any, config: Any) -> int:
+    """Start the system and wait for its end, showing how far it is. SIGTERM and Ctrl-C end everything that was started."""
+    import signal
+    import sys
+
+    from rca.replay_trainer.launch import System
+    from rca.replay_trainer.progress import Bar, Lines, Metrics
+
+    signal.signal(signal.SIGTERM, interrupted)
+    say(f"run {folder}: {config.steps} steps, {config.train_ranks} train, {config.rollout_ranks} rollout, {config.reference_ranks if config.uses_reference else 0} reference, weights by {config.weight_sync}")
+    metrics = Metrics(folder)
+    metrics.read()  # of earlier attempts
+    display = Bar(metrics, config.steps) if sys.stderr is not None and sys.stderr.isatty() else Lines(metrics, config.steps, say)
+    with System(folder.resolve(), config) as system, display:
+        return system.wait(display)

@@ -1,0 +1,130 @@
+"""Checkpoints of a run: `<folder>/<kind>/step-000012/` with the model, the optimizer and `state.json`; kind is latest or periodic.
+
+The careful way (`whole`) writes aside, syncs, writes the manifest of `rca.trace_inject`, and renames: a checkpoint that has its name is complete. The other way
+writes in place, as many trainers do.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from rca import trace_inject as rt
+from rca.replay_trainer.config import Config
+from rca.replay_trainer.errors import RecoverError
+from rca.replay_trainer.holds import hold
+from rca.trace_inject.checkpoints import verify
+
+log = logging.getLogger("checkpoint")
+KEPT = {"latest": 2, "periodic": 3}
+MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+
+
+def path_of(config: Config, run: Path, kind: str, step: int) -> Path:
+    return config.folder_of(run, kind) / f"step-{step:06d}"
+
+
+def write(config: Config, run: Path, kind: str, step: int, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
+    """Write one checkpoint and give its path. Raises OSError."""
+    whole = config.whole_checkpoints
+    target = path_of(config, run, kind, step)
+    into = target.with_name(target.name + ".partial") if whole else target
+    if whole:
+        shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True, exist_ok=True)
+    with rt.span("write", path=str(target), kind=kind):
+        _write(into / MODEL, safetensors.torch.save(dict(weights), {"step": str(step)}))
+        hold(config, run, f"{kind}_save_begun@{step}")
+        _write(into / OPTIMIZER, safetensors.torch.save(dict(optimizer)))
+        _write(into / STATE, json.dumps({"step": step, **state}, indent=1).encode())
+    rt.checkpoint_saved(into, step=step, kind=kind)
+    if whole:
+        shutil.rmtree(target, ignore_errors=True)
+        into.rename(target)
+        _sync_folder(target.parent)
+        _prune(target.parent, KEPT[kind])
+    log.info("%s checkpoint of step %d saved: %s", kind, step, target)
+    return target
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _steps(folder: Path) -> list[tuple[int, Path]]:
+    """Checkpoints in a folder, newest first."""
+    found = [(int(path.name[5:]), path) for path in folder.glob("step-*") if path.name[5:].isdigit()]
+    return sorted(found, reverse=True)
+
+
+def _prune(folder: Path, keep: int) -> None:
+    for _, path in _steps(folder)[keep:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def find(config: Config, run: Path, kind: str) -> Path | None:
+    """The newest checkpoint of a kind, or None. With `whole_checkpoints`, the newest that is what was written; others are logged and passed over."""
+    for _, path in _steps(config.folder_of(run, kind)):
+        if not config.whole_checkpoints:
+            return path
+        problems = _problems(path)
+        if not problems:
+            return path
+        log.warning("checkpoint %s is passed over: %s", path, "; ".join(problems[:3]))
+    return None
+
+
+def _problems(path: Path) -> list[str]:
+    """Why a checkpoint cannot be loaded: it lacks the state of the run, or is not what its manifest says. One without a manifest was saved with tracing off."""
+    if not (path / STATE).exists():
+        return ["only weights"]
+    return verify(path) if any(path.glob("rca.manifest*.json")) else []
+
+
+def find_any(config: Config, run: Path) -> Path | None:
+    """The newest checkpoint of the kind to recover from; where there is none, of the other kind."""
+    kinds = [config.recover_from, *({"latest", "periodic"} - {config.recover_from})]
+    return next((path for kind in kinds if (path := find(config, run, kind)) is not None), None)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The weights of a checkpoint. Raises ValueError for a damaged file, OSError."""
+    return _load(path / MODEL)
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+    """Weights, optimizer, state. Raises RecoverError, which names the file."""
+    rt.checkpoint_loaded(path)
+    try:
+        state = json.loads((path / STATE).read_text("utf-8"))
+        return _load(path / MODEL), _load(path / OPTIMIZER), state
+    except (OSError, ValueError) as error:
+        raise RecoverError(f"Failed to load checkpoint: Corrupted file: {error} ({path})") from error
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    data = path.read_bytes()  # not mapped: a file that is cut while it is read must not kill the process
+    try:
+        return safetensors.torch.load(data)
+    except (SafetensorError, ValueError) as error:
+        raise ValueError(f"{path.name}: {error}") from error

@@ -1,0 +1,111 @@
+"""The memory of a device, booked by who uses it: what lets colocated roles collide, and fail, as they do on a GPU.
+
+A device is a folder that its users share: one file per owner with the bytes that it holds, and `fault` when it is broken: the error, and which operations touch the broken part. Without a GPU this is a
+stand-in, and its errors (in CUDA's words) are synthetic; the error stays, as a CUDA context keeps its error until the process ends (CUDA C Programming
+Guide, 3.2.12 Error Checking).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+FAULT = "fault"
+LEAK = "leak"  # bytes that one owner loses at each `work`, written by a fault
+
+
+class Device:
+    """One device as one process sees it. `owner` is its role and rank, `train-0`."""
+
+    def __init__(self, folder: Path, capacity_bytes: int, owner: str, index: int = 0) -> None:
+        self.folder, self.capacity_bytes, self.owner, self.index = folder, capacity_bytes, owner, index
+        self._broken: str | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        fd = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def held(self) -> dict[str, tuple[int, int]]:
+        """Who holds how much: owner -> (pid, bytes). The memory of a process that is gone is free."""
+        found = {}
+        for path in sorted(self.folder.glob("*.held")):
+            try:
+                pid, size = path.read_text().split()
+                os.kill(int(pid), 0)
+            except (OSError, ValueError):
+                continue
+            found[path.stem] = (int(pid), int(size))
+        return found
+
+    def check(self, what: str) -> None:
+        """Raise what the device says if it is broken and `what` touches the broken part; from then on for ever."""
+        if self._broken is None:
+            with contextlib.suppress(OSError, ValueError):
+                fault = json.loads((self.folder / FAULT).read_text())
+                if not fault["touched_by"] or what in fault["touched_by"]:
+                    self._broken = fault["error"]
+        if self._broken is not None:
+            raise RuntimeError(
+                f"CUDA error: {self._broken}\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
+                "For debugging consider passing CUDA_LAUNCH_BLOCKING=1"
+            )
+
+    def take(self, size_bytes: int) -> None:
+        """Hold `size_bytes` more. Raises torch.OutOfMemoryError in the words of CUDA's allocator."""
+        self.check("take")
+        with self._locked():
+            held = self.held()
+            used, mine = sum(size for _, size in held.values()), held.get(self.owner, (0, 0))[1]
+            if used + size_bytes > self.capacity_bytes:
+                others = "".join(f" Process {pid} has {_mib(size)} memory in use." for owner, (pid, size) in held.items() if owner != self.owner)
+                raise torch.OutOfMemoryError(
+                    f"CUDA out of memory. Tried to allocate {_mib(size_bytes)}. GPU {self.index} has a total capacity of {_mib(self.capacity_bytes)} of which "
+                    f"{_mib(self.capacity_bytes - used)} is free.{others} Including non-PyTorch memory, this process has {_mib(mine)} memory in use."
+                )
+            self._hold(mine + size_bytes)
+
+    def release(self, size_bytes: int | None = None) -> None:
+        """Give `size_bytes` back, or everything."""
+        with self._locked():
+            mine = self.held().get(self.owner, (0, 0))[1]
+            self._hold(0 if size_bytes is None else max(0, mine - size_bytes))
+
+    @contextlib.contextmanager
+    def work(self, size_bytes: int) -> Iterator[None]:
+        """Hold `size_bytes` while something is computed; a leak that a fault has set is not given back. Raises as `take` does."""
+        self.take(size_bytes)
+        try:
+            yield
+        finally:
+            self.release(size_bytes - self._lost())
+
+    def _lost(self) -> int:
+        try:
+            return int((self.folder / f"{self.owner}.{LEAK}").read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def _hold(self, size_bytes: int) -> None:
+        path = self.folder / f"{self.owner}.held"
+        if size_bytes <= 0:
+            path.unlink(missing_ok=True)
+            return
+        aside = path.with_suffix(".new")
+        aside.write_text(f"{os.getpid()} {size_bytes}")
+        aside.replace(path)
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 20):.2f} MiB"

@@ -1,0 +1,55 @@
+"""The MetaServer: keeps the weights of the newest versions in memory between train and rollout. PUT `/v1/put_binary?key=`, GET `/v1/get_binary?key=`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from rca import trace_inject as rt
+from rca.replay_trainer.config import Config
+from rca.replay_trainer.serve import Service
+
+log = logging.getLogger("meta_server")
+WAIT_MAX_S = 30.0
+
+
+def service(config: Config, run: Path, rank: int, address: str) -> Service:
+    """The routes of the MetaServer. Keys end in a version, `weights/12`."""
+    blobs: dict[str, bytes] = {}
+    arrived = asyncio.Condition()
+
+    async def put(request: Request) -> Response:
+        key = request.query_params["key"]
+        blobs[key] = await request.body()
+        if keep := config.meta_server_keeps:
+            for old in sorted((k for k in blobs), key=_version, reverse=True)[keep:]:
+                del blobs[old]
+        held = sum(map(len, blobs.values()))
+        log.info("put %s, %.1f MB; %d blobs, %.1f MB in memory", key, len(blobs[key]) / 1e6, len(blobs), held / 1e6)
+        rt.event("meta_server.memory", blobs=len(blobs), bytes=held)
+        async with arrived:
+            arrived.notify_all()
+        return JSONResponse({"bytes": held})
+
+    async def get(request: Request) -> Response:
+        key = request.query_params["key"]
+        wait_s = min(float(request.query_params.get("wait_s", 0)), WAIT_MAX_S)
+        async with arrived:
+            try:
+                await asyncio.wait_for(arrived.wait_for(lambda: key in blobs), wait_s)
+            except TimeoutError:
+                return JSONResponse({"error": f"no such key: {key}"}, 404)
+        return Response(blobs[key], media_type="application/octet-stream")
+
+    routes = [Route("/v1/put_binary", put, methods=["PUT"]), Route("/v1/get_binary", get, methods=["GET"])]
+    return Service("meta_server", rank, routes=routes)
+
+
+def _version(key: str) -> int:
+    number = key.rpartition("/")[2]
+    return int(number) if number.isdigit() else -1

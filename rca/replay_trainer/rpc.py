@@ -1,0 +1,196 @@
+"""Calls of the controller: to all workers of a role at once, awaited in order, each with its own request id.
+
+A call is repeated only while nothing can have happened yet: a connection that was refused, status 503. Status 500 is the worker's own error and is not repeated,
+nor is a time-out: the worker may be at it still.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from rca import trace_inject as rt
+from rca.replay_trainer import errors, wire
+from rca.replay_trainer.config import Config
+from rca.replay_trainer.errors import CallError
+from rca.replay_trainer.serve import address_file
+
+log = logging.getLogger("controller")
+CONNECT_S = 10.0
+PAUSE_S = 0.5  # before a call is repeated
+
+
+@dataclass(frozen=True)
+class Worker:
+    role: str
+    rank: int
+    url: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}/{self.rank}"
+
+
+def find(run: Path, role: str, ranks: int, timeout_s: float) -> list[Worker]:
+    """The workers of a role once they listen. Raises SchedulerError naming those that never did."""
+    end = time.monotonic() + timeout_s
+    found: dict[int, Worker] = {}
+    while len(found) < ranks:
+        for rank in set(range(ranks)) - set(found):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                found[rank] = Worker(role, rank, json.loads(address_file(run, role, rank).read_text("utf-8"))["url"])
+            gone = next((run / "addresses" / f"{name}.gone" for name in (role, f"{role}-{rank}") if (run / "addresses" / f"{name}.gone").exists()), None)
+            if rank not in found and gone is not None:
+                raise errors.SchedulerError(f"Failed to start job: {role}/{rank} ended before it was up: {gone.read_text('utf-8')}")
+        if len(found) < ranks and time.monotonic() > end:
+            raise errors.SchedulerError(f"Failed to start job: {role} {sorted(set(range(ranks)) - set(found))} did not come up in {timeout_s:g} s")
+        time.sleep(0.05)
+    return [found[rank] for rank in range(ranks)]
+
+
+class Caller:
+    """Calls with one pool of threads and one connection pool."""
+
+    def __init__(self, config: Config, workers: Mapping[str, Sequence[Worker]]) -> None:
+        self.config, self.workers = config, workers
+        everyone = [worker for role in workers.values() for worker in role]
+        self._pool = ThreadPoolExecutor(max(4, 2 * len(everyone)), thread_name_prefix="call")
+        self._client = httpx.Client(trust_env=False)
+        rt.trace_httpx(self._client, {urlsplit(worker.url).netloc: worker.name for worker in everyone})
+
+    def close(self) -> None:
+        self._client.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def call_all(self, role: str, method: str, parts: Sequence[dict[str, Any]] | dict[str, Any], timeout_s: float, streamed: bool = False) -> list[Future[dict[str, Any]]]:
+        """Call a method of every worker of a role at once; `parts` has one body for each, or is one for all."""
+        workers = self.workers[role]
+        bodies = [parts] * len(workers) if isinstance(parts, dict) else parts
+        return [
+            self._pool.submit(contextvars.copy_context().run, self.call, worker, method, body, timeout_s, streamed)  # the copy is this call's own
+            for worker, body in zip(workers, bodies, strict=True)
+        ]
+
+    def stop_all(self, timeout_s: float) -> CallError | None:
+        """Ask every worker to stop, one after the other; gives the first error, after which nobody else is asked."""
+        workers = (worker for role in self.workers.values() for worker in role)
+        return next((error for worker in workers if (error := self._stop(worker, timeout_s)) is not None), None)
+
+    def _stop(self, worker: Worker, timeout_s: float) -> CallError | None:
+        try:
+            with rt.request(name="rpc stop", **{"rca.peer": worker.name}):
+                self._plain(worker, "stop", b"", timeout_s)
+        except CallError as error:
+            log.error("stop of %s failed: %s", worker.name, error)
+            return error
+        return None
+
+    def call(self, worker: Worker, method: str, values: dict[str, Any], timeout_s: float, streamed: bool = False, tries: int | None = None) -> dict[str, Any]:
+        """One call, repeated where that can do no harm. Raises the typed error of the role and method."""
+        body = wire.pack(values)
+        most = tries or self.config.tries
+        with rt.request(name=f"rpc {method}", **{"rca.peer": worker.name}) as request:
+            for attempt in range(most):
+                try:
+                    return self._streamed(worker, method, body, timeout_s) if streamed else self._plain(worker, method, body, timeout_s)
+                except CallError as error:
+                    if error.passing and attempt + 1 < most:
+                        log.warning("%s of %s failed, retry %d of %d: %s", method, worker.name, attempt + 1, most - 1, error)
+                        time.sleep(PAUSE_S * (attempt + 1))
+                        continue
+                    raise errors.of_call(worker.role, method, f"{error} ({worker.name})") from error
+        raise AssertionError(request)
+
+    def _plain(self, worker: Worker, method: str, body: bytes, timeout_s: float) -> dict[str, Any]:
+        data = b"".join(self._pieces(worker, method, body, timeout_s))
+        try:
+            return wire.unpack(data) if method != "stop" else {}
+        except ValueError as error:
+            raise CallError(str(error)) from error
+
+    def _pieces(self, worker: Worker, method: str, body: bytes, timeout_s: float) -> Iterator[bytes]:
+        """The body of an answer as it comes. `timeout_s` is for all of it: an answer that trickles must end as well."""
+        end = time.monotonic() + timeout_s
+        with _explained(timeout_s), self._client.stream("POST", f"{worker.url}/v1/{method}", content=body, timeout=_patience(timeout_s)) as answer:
+            if answer.status_code != 200:
+                _raise_for(answer.status_code, answer.read())
+            for data in answer.iter_raw():
+                yield data
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout("the answer is not complete in time")
+
+    def _streamed(self, worker: Worker, method: str, body: bytes, timeout_s: float) -> dict[str, Any]:
+        """An answer that comes in parts, merged. What has come of one that breaks off counts where `whole_batches` is off."""
+        from rca.replay_trainer.batch import merge
+
+        parts: list[dict[str, Any]] = []
+        taken = wire.Frames()
+        try:
+            for data in self._pieces(worker, method, body, timeout_s):
+                parts += taken.feed(data)
+        except (CallError, ValueError) as error:
+            if self.config.whole_batches or not parts:
+                raise CallError(str(error)) from error
+            log.warning("answer of %s to %s broke off after %d parts (%s), going on with what has come", worker.name, method, len(parts), error)
+        return merge(parts)
+
+
+def wait_future_ordered(futures: Sequence[Future[Any]], exit_on_exception: bool = True) -> list[Any]:
+    """The results in order. The first error is raised as soon as it is there; or, without `exit_on_exception`, logged, and None stands for that result."""
+    if exit_on_exception:
+        wait(futures, return_when=FIRST_EXCEPTION)
+        for future in futures:
+            if future.done() and future.exception() is not None:
+                raise future.exception()  # type: ignore[misc]
+    results = []
+    for future in futures:
+        try:
+            results.append(future.result())
+        except errors.TrainerError as error:
+            log.error("%s: %s", type(error).__name__, error)
+            results.append(None)
+    return results
+
+
+def _patience(timeout_s: float) -> httpx.Timeout:
+    return httpx.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+
+
+def _raise_for(status: int, body: bytes) -> None:
+    if status == 200:
+        return
+    try:
+        text = str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        text = body[:300].decode("utf-8", "replace")
+    raise CallError(f"Status code: {status}, {text}", passing=status == 503)
+
+
+class _explained:
+    """Errors of the transport as CallError, in words that say what happened."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, httpx.ConnectTimeout):
+            raise CallError("connection timed out", passing=True) from error
+        if isinstance(error, httpx.TimeoutException):
+            raise CallError(f"Request timeout after {self.timeout_s:g} s") from error
+        if isinstance(error, httpx.ConnectError):
+            raise CallError(f"{error}" or "connection failed", passing=True) from error
+        if isinstance(error, (httpx.TransportError, ValueError)):
+            raise CallError(f"{type(error).__name__}: {error}") from error
