@@ -30,13 +30,13 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     clock = clocks.estimate(who, stated, calls.bounds(who.name_of), readings)
     events = kernel.join_swap(kernel.join_oom(fold.merge_copies(traced.interpret(fold.settle(stated, who, clock), calls))))
     events = fold.fold(exits.claim(exits.interpret(events)))
-    procs = progress.processes(who, events, clock)
     phases = course.build(who, clock)
+    procs = progress.processes(who, events, clock, phases.given_up_ns())
     view = View(readings, who, clock, annotate.annotate(View(readings, who, clock, events, procs, phases, calls)), procs, phases, calls)
     view = View(readings, who, clock, refused_load.look(doubt.look(view)), procs, phases, calls)
     if baseline is not None:
         usual = baselines.discount(view.events, who.hosts, _summary(procs), baseline)
-        procs = progress.processes(who, usual, clock)  # what is usual ended nobody
+        procs = progress.processes(who, usual, clock, phases.given_up_ns())  # what is usual ended nobody
         view = View(readings, who, clock, usual, procs, phases, calls)
     derived = [e for module in discover.modules(detector_folder) for e in module.detect(view)]
     derived = [annotate.place(e, view).but(event_id=len(view.events) + i) for i, e in enumerate(derived)]

@@ -81,6 +81,13 @@ class Course:
             return last
         return None
 
+    def given_up_ns(self) -> int | None:
+        """When the last clean-up began that no stage of training follows: what is written from then on is no sign that the run went on."""
+        last = max((i for i, p in enumerate(self.phases) if p.stage == "cleanup"), default=None)
+        if last is None or any(p.stage != "cleanup" for p in self.phases[last:]):
+            return None
+        return self.phases[last].start_ns
+
     def until_broken(self, time_ns: int | None) -> tuple[Phase, ...]:
         """The phases from a moment on until the run, or this part of it, broke off: a clean-up or a restart is not among them."""
         found: list[Phase] = []

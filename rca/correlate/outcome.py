@@ -41,20 +41,26 @@ def _end(view: View) -> str:
     exits = [e for e in view.of(Kind.EXITED) if (e.attempt or 0) == view.identity.attempts - 1 and not _before(e, finished)]
     bad_exit = [e for e in exits if e.attrs.get("exitcode") not in (0, None)]
     undone = _undone(view)
+    if all(e.attrs.get("left") for e in view.of(Kind.FINISHED)):  # processes that were asked to end do so in order, whatever made the run end
+        finished = [p for p in finished if not errors_of(view)]
     if finished and not undone and not bad_exit and not any(e.kind in FAILURES and not _before(e, finished) for e in view.events):
         unfinished = [p for p in last if not p.finished and p.rank is not None and p.ended_by is not None]
         return "failed" if unfinished else "finished"
-    done = view.of(Kind.FINISHED)
+    done = [] if errors_of(view) and all(e.attrs.get("left") for e in view.of(Kind.FINISHED)) else view.of(Kind.FINISHED)
     if done and not undone and not (ended or bad_exit or any(e.kind in FAILURES for e in view.events)):
         return "finished"  # somebody said so, and nobody contradicts
     if _restarted(view) or (not bad_exit and not any(e.kind in FAILURES for e in view.events) and _torn_down(view)):
         return "finished"
     if view.of(Kind.CUT_SHORT):
         return "cut"
-    errors = [e for e in view.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal") and not any(e.attrs.get(k) for k in SURVIVED)]
-    if bad_exit or ended or errors or any(e.kind in FAILURES for e in view.events):
+    if bad_exit or ended or errors_of(view) or any(e.kind in FAILURES for e in view.events):
         return "failed"
     return "goes_on" if _goes_on(view) or (view.of(Kind.LOSS_SPIKE) and _metrics_alone(view)) else "unknown"
+
+
+def errors_of(view: View) -> list[Event]:
+    """Errors that nothing shows to have been survived."""
+    return [e for e in view.events if e.kind not in NOT_TERMINAL and e.severity in ("error", "fatal") and not any(e.attrs.get(k) for k in SURVIVED)]
 
 
 def _goes_on(view: View) -> bool:

@@ -45,6 +45,7 @@ class Proc:
     ended_by: Event | None = None  # the event that ended it, wherever that is known from
     exit: Event | None = None  # what the launcher saw
     finished: bool = False
+    given_up_ns: int | None = None  # when the run began to clean up after itself
     lent: bool = False  # beside the launcher's own child of that rank
 
     @property
@@ -68,8 +69,8 @@ def key_of(event: Event) -> tuple[int, Any] | None:
     return None if who is None else (event.attempt or 0, who)
 
 
-def processes(identity: Identity, events: list[Event], clock: Clock) -> dict[tuple, Proc]:
-    """Assemble every process from its writers and its events."""
+def processes(identity: Identity, events: list[Event], clock: Clock, given_up_ns: int | None = None) -> dict[tuple, Proc]:
+    """Assemble every process from its writers and its events. `given_up_ns` is when the run began to clean up, and nothing was done any more."""
     procs: dict[tuple, Proc] = {}
     has_tree = {w.rank for w in identity.writers if w.tree}
     for writer in identity.writers:
@@ -97,6 +98,7 @@ def processes(identity: Identity, events: list[Event], clock: Clock) -> dict[tup
             proc = procs.setdefault(key, Proc(key[0], rank, event.actor, host=event.host if rank == event.rank else None))
         proc.events.append(event)
     for proc in procs.values():
+        proc.given_up_ns = given_up_ns
         _ending(proc)
     return dict(sorted(procs.items(), key=lambda kv: (kv[0][0], str(type(kv[0][1])), f"{kv[0][1]:09d}" if isinstance(kv[0][1], int) else str(kv[0][1]))))
 
@@ -133,6 +135,8 @@ def lived_on(event: Event, proc: Proc) -> bool:
     seq = event.attrs.get("last_seq") or event.attrs.get("seq")
     writer = next((w for w in proc.writers if w.source == event.source and w.stream == event.attrs.get("stream")), None)
     if event.kind == Kind.NON_FINITE and writer is not None and spoiled(writer):
+        return False
+    if proc.given_up_ns is not None and event.time_ns is not None and proc.given_up_ns - event.time_ns < SURVIVED_NS:
         return False
     if writer is not None and seq is not None and writer.info["lines"] - seq > SURVIVED_LINES:
         return True
@@ -172,7 +176,8 @@ def _ending(proc: Proc) -> None:
     ending = deadly or [e for e in errors if e.attrs.get("traceback")] or errors
     proc.ended_by = ending[-1] if ending else None
     # A later failure undoes an earlier finish: the same rank may have run again.
-    undone = proc.ended_by is not None and finish is not None and (deadly or (proc.ended_by.time_ns or 0) > (finish.time_ns or 0))
+    # One that only left Python in order had failed all the same: an exception that nobody catches leaves it so too.
+    undone = proc.ended_by is not None and finish is not None and (deadly or finish.attrs.get("left") or (proc.ended_by.time_ns or 0) > (finish.time_ns or 0))
     proc.finished = (finish is not None and not undone) or (proc.ended_by is None and proc.exit is None and _all_steps_done(proc))
     if proc.finished and proc.exit is None:
         proc.ended_by = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from rca.correlate.spans import AGAIN, CLIENT, ERROR, NO_TIME, OK, PRODUCER, Spans
+from rca.correlate.spans import AGAIN, CLIENT, ERROR, NO_TIME, NONE, NOWHERE, OK, PRODUCER, Spans
 from rca.model import Event
 from rca.taxonomy import VICTIM_KINDS, Kind
 
@@ -51,9 +51,10 @@ def interpret(events: list[Event], spans: Spans) -> list[Event]:
     out = list(events)
     failed = {row for row, place in mine.items() if events[place].kind not in (Kind.REQUEST_OPEN, Kind.EVENT_ACKNOWLEDGED)}
     _chain(failed, mine, out, dropped, spans)
-    for row in sorted(failed):
-        if mine[row] not in dropped and spans.kind(row) in CALLS:
-            out[mine[row]] = _call(out[mine[row]], row, spans)
+    calls = [row for row in sorted(failed) if mine[row] not in dropped and spans.kind(row) in CALLS]
+    parts = _answers_of_parts(calls, spans)
+    for row in calls:
+        out[mine[row]] = _call(out[mine[row]], row, spans, parts.get(row, 0))
     _retries(failed, mine, out, dropped, spans)
     _open({row for row, place in mine.items() if events[place].kind == Kind.REQUEST_OPEN}, mine, out, dropped, spans)
     return [event for place, event in enumerate(out) if place not in dropped]
@@ -118,9 +119,26 @@ def _depth(row: int, spans: Spans) -> int:
     return DEPTH_MAX
 
 
-def _call(event: Event, row: int, spans: Spans) -> Event:
+def _answers_of_parts(calls: list[int], spans: Spans) -> dict[int, int]:
+    """What the callee's span says of calls that have none of their own: one made of several (`rpc generate` around `POST /generate`), or the body of an answer."""
+    up, answered, procs, peers = spans.up, spans.answered, spans.columns["proc"], spans.columns["peer"]
+    wanted: dict[tuple[int, int], set[int]] = {}
+    for row in calls:
+        if not answered[row]:
+            for above in {row, up[row]} - {NONE, NOWHERE, AGAIN}:
+                wanted.setdefault((above, peers[row]), set()).add(row)
+    found: dict[int, int] = {}
+    for other, above in enumerate(up) if wanted else ():
+        if above >= 0 and answered[other] and procs[other] == procs[above]:
+            same = spans.peers[peers[above]][0] == spans.peers[peers[other]][0]  # the outer call may know the callee by its name alone
+            for row in wanted.get((above, peers[other]), set()) | (wanted.get((above, peers[above]), set()) if same else set()):
+                found[row] = max(found.get(row, 0), answered[other])
+    return found
+
+
+def _call(event: Event, row: int, spans: Spans, parts: int = 0) -> Event:
     """A failed call with what is known of its callee: who it is, and whether it has a span of its own for this call."""
-    answer = ("missing", "ok", "failed", "open")[spans.answered[row]]
+    answer = ("missing", "ok", "failed", "open")[spans.answered[row] or parts]
     if answer == "missing" and not _traced(row, spans):
         answer = "unknown"
     text, kind = event.text, event.kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rca.correlate.progress import LEADERS
 from rca.correlate.view import View
 from rca.model import Event, Record
 from rca.taxonomy import Kind
@@ -46,7 +47,9 @@ def _payloads(view: View, records: list[tuple[str, dict[str, Any]]]) -> list[Eve
                 if "count" in differs:
                     attrs |= {"wanted": differs["count"][0], "got": differs["count"][1]}
                 attrs["what"] = _what(differs)
-                found.append(_event(view, Kind.PAYLOAD_DIFFERS, f"{record['name']}: {words}", "error", record, [(where, record), (source, origin)], attrs))
+                # Of a leader, which hands over to many and takes from many, one hand-over is bad: then it is the other end that is odd.
+                end = origin if record["process"].get("role") in LEADERS and origin["process"].get("role") not in LEADERS else record
+                found.append(_event(view, Kind.PAYLOAD_DIFFERS, f"{record['name']}: {words}", "error", end, [(where, record), (source, origin)], attrs))
     return found[:MOST]
 
 
@@ -128,5 +131,5 @@ def _event(view: View, kind: Kind, text: str, severity: str, record: dict[str, A
     numbers = {n: about[n] for n in ("rank", "pid", "gpu", "local_rank") if isinstance(about.get(n), int)}
     return Event(
         kind, text, severity=severity, time_ns=view.clock.resolve(record["ns"], host, True), host=host, role=str(about["role"]) if about.get("role") else None, actor=None,
-        stage=record["stage"], step=record["step"], request_id=record["request"], attrs={"span": True, **attrs}, also=also, **numbers,
+        stage=record["stage"], step=record["step"], request_id=record["request"], attrs={"span": True, "said_stage": record["stage"] is not None, **attrs}, also=also, **numbers,
     )  # fmt: skip

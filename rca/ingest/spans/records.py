@@ -54,7 +54,7 @@ def _exits(table: Table, writers: Writers, reader: Reader) -> None:
         if stream is not None and not spoiled:
             stream.stage, stream.step = None, None
             stream.stamp = Stamp(record["ns"], 500, True, True, False) if record["ns"] else None
-            reader._emit(stream, Kind.FINISHED, "the process ended in order", "info", writers.place(record["offset"], record["id"]), attrs={"span": True, "inherited": False})
+            reader._emit(stream, Kind.FINISHED, "the process ended in order", "info", writers.place(record["offset"], record["id"]), attrs={"span": True, "inherited": False, "left": True})
 
 
 def _stream(record: dict[str, Any], writers: Writers, stage: str | None) -> Any:

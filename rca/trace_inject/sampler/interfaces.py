@@ -21,6 +21,8 @@ def read(place: Place) -> Values:
             continue
         for file, quantity in FILES.items():
             value = place.number(f"{SYS}/{name}/{file}")
+            if value is None and file == "carrier" and place.text(f"{SYS}/{name}/operstate").strip() == "down":
+                value = 0  # of an interface that was switched off the kernel does not give its carrier
             if value is not None:
                 found[subject(device=name), quantity] = value
     return found
