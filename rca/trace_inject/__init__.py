@@ -25,7 +25,7 @@ from rca.trace_inject.spans import Span, begin, end, event, request, span, stage
 #: What is imported only when it is used, by its file.
 LATER = {
     "handoff": "handovers", "settle": "handovers", "emit_event": "delivery", "ack_event": "delivery", "deliver": "delivery",
-    "checkpoint_saved": "checkpoints", "checkpoint_loaded": "checkpoints", "collective": "collectives", "wrap_distributed": "collectives",
+    "saving": "checkpoints", "checkpoint_saved": "checkpoints", "checkpoint_loaded": "checkpoints", "collective": "collectives", "wrap_distributed": "collectives",
     "sync_point": "cuda", "ipc_probe": "cuda", "stamp_logs": "logs", "Stamp": "logs",
     "install_otel": "otel", "sample_in_background": "sampler",
     "trace_requests": "integrations.http_client", "trace_httpx": "integrations.http_client", "TraceMiddleware": "integrations.asgi",

@@ -1,6 +1,8 @@
 """Checkpoints with a manifest: who wrote which files, their sizes and checksums, whether they reached the disk, and a marker that says it is complete.
 
-    checkpoint_saved("ckpt/step-100")          # after the last write; rank 0, or every rank for its own files
+    with saving("ckpt/step-100"):              # around the writing; rank 0, or every rank for its own files
+        torch.save(model, "ckpt/step-100/model.pt")
+    checkpoint_saved("ckpt/step-100")          # or only after the last write
     checkpoint_loaded("ckpt/step-100")         # before the first read; verifies, and records what it finds
 
 The manifest `rca.manifest.json` (of one rank among several `rca.manifest-<rank>.json`) is written to a temporary file, synced and renamed, so that it is there whole or
@@ -64,7 +66,11 @@ def checkpoint_saved(path: str | os.PathLike[str], *, files: Iterable[str] | Non
 
     `path` is a folder, or one file (then its manifest stands beside it). With several writers each calls this with its own `files` and its `shard`.
     """
-    path = os.fspath(path)
+    return _saved(os.fspath(path), files, step, shard, attributes)
+
+
+def _saved(path: str, files: Iterable[str] | None, step: int | None, shard: int | None, attributes: dict[str, Any], key: str | None = None) -> bool:
+    """The same, under the record id of the save's beginning where that was recorded."""
     at = context.here()
     step = at.step if step is None else step
     folder, listed = (path, None) if os.path.isdir(path) else (os.path.dirname(path) or ".", [os.path.basename(path)])
@@ -80,15 +86,71 @@ def checkpoint_saved(path: str | os.PathLike[str], *, files: Iterable[str] | Non
                 failures.append(f"{name}: {synced}")
         except OSError as error:
             failures.append(f"{name}: {error.strerror}")
-    about = identity.describe()
-    manifest = {"schema": SCHEMA, "writer": about, "step": step, "shard": shard, "time": time.time_ns(), "trace": at.trace, "files": entries, "complete": not failures, "failures": failures}
+    manifest = {"schema": SCHEMA, "writer": identity.describe(), "step": step, "shard": shard, "time": time.time_ns(), "trace": at.trace, "files": entries, "complete": not failures, "failures": failures}
     target = os.path.join(folder, manifest_name(shard, None if os.path.isdir(path) else listed[0]))
     if error := _write_whole(target, manifest):
         failures.append(f"{os.path.basename(target)}: {error}")
     said = {"rca.path": path, "rca.complete": not failures, "rca.fsync": "ok" if not failures else "; ".join(failures)[:300], "rca.files": len(entries), "bytes": sum(e["size"] for e in entries), "op": "save", **attributes}
-    with_step = {} if step is None or at.step is not None else {"rca.step": step}
-    spans.record("checkpoint", "checkpoint_saved", said | with_step, f"save-{os.path.basename(path)}-{about['pid']}-{time.time_ns():x}")
+    spans.record("checkpoint", "checkpoint_saved", said | _numbered(step, shard), key or _key(path))
     return not failures
+
+
+def _numbered(step: int | None, shard: int | None) -> dict[str, Any]:
+    """What a record says of them beside the step that it lies in."""
+    return {name: value for name, value in (("rca.step", step if step != context.here().step else None), ("rca.shard", shard)) if value is not None}
+
+
+def _key(path: str) -> str:
+    return f"save-{os.path.basename(path)}-{os.getpid()}-{time.time_ns():x}"
+
+
+def saving(path: str | os.PathLike[str], *, step: int | None = None, shard: int | None = None, files: Iterable[str] | None = None, **attributes: Any) -> Saving:
+    """`with saving("ckpt/step-100"): ...` around the writing of a checkpoint: recorded before its first byte that it begins, then what `checkpoint_saved` records.
+
+    A save that hangs, or whose process dies in it, is known by its path. An error that leaves the block is recorded as the save's, and goes on.
+    """
+    return Saving(path, step, shard, files, attributes)
+
+
+class Saving:
+    """The writing of one checkpoint; `complete` says afterwards how it ended."""
+
+    def __init__(self, path: Any, step: int | None, shard: int | None, files: Iterable[str] | None, attributes: dict[str, Any]) -> None:
+        self._path, self._step, self._shard, self._files, self._attributes = path, step, shard, files, attributes
+        self._key: str | None = None
+        self._pid = os.getpid()
+        self.complete = False
+
+    def __enter__(self) -> Saving:
+        self._begin()
+        return self
+
+    def __exit__(self, kind: Any = None, error: BaseException | None = None, trace: Any = None) -> None:
+        if os.getpid() != self._pid:
+            return  # a child, forked within: the parent ends it
+        if error is None:
+            self.complete = self._end()
+        else:
+            self._failed(error)
+
+    @guard.quiet()
+    def _begin(self) -> None:
+        self._path = os.fspath(self._path)
+        self._step = context.here().step if self._step is None else self._step
+        self._key = _key(self._path)
+        self._record("checkpoint_saving")
+
+    @guard.quiet(False)
+    def _end(self) -> bool:
+        return _saved(self._path, self._files, self._step, self._shard, self._attributes, self._key)
+
+    @guard.quiet()
+    def _failed(self, error: BaseException) -> None:
+        self._record("checkpoint_save_failed", error=f"{type(error).__name__}: {error}"[: spans.MESSAGE_MAX])
+
+    def _record(self, name: str, **more: Any) -> None:
+        said = {"rca.path": self._path, "rca.complete": False, "op": "save", **self._attributes, **more}
+        spans.record("checkpoint", name, said | _numbered(self._step, self._shard), self._key)
 
 
 def manifest_name(shard: int | None = None, file: str | None = None) -> str:

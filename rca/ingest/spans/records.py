@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rca.ingest.spans.failures import SAVES
@@ -31,13 +32,14 @@ def emit(table: Table, writers: Writers, reader: Reader) -> None:
     for record in table.records:
         if record["e"] == "checkpoint":
             loads = LOADS.search(record["name"]) is not None
-            saves.setdefault((str(record["fields"].get("path") or record["name"]), record["step"], record["process"].get("rank"), loads), []).append(record)
+            saves.setdefault((str(record["fields"].get("path") or record["name"]), record["step"], record["process"].get("rank"), str(record["fields"].get("shard", "")), loads), []).append(record)
     whole = max((r["ns"] or 0 for (*_, loads), found in saves.items() if loads for r in found if str(r["fields"].get("complete", "")).lower() in DONE), default=-1)
+    lasted = Lasted(table)
     for (*_, loads), found in saves.items():
         if loads:
             _loaded(found, writers, reader, whole)
         else:
-            _checkpoint(found, writers, reader)
+            _checkpoint(found, lasted, writers, reader)
     _exits(table, writers, reader)
     kept = [r for r in table.records if r["e"] not in ("checkpoint", "exit") and (r["e"] != "event" or r["receivers"] or "receivers" in r["fields"])]
     table.records = kept[-KEPT:]
@@ -65,7 +67,7 @@ def _stream(record: dict[str, Any], writers: Writers, stage: str | None) -> Any:
     return stream
 
 
-def _checkpoint(records: list[dict[str, Any]], writers: Writers, reader: Reader) -> None:
+def _checkpoint(records: list[dict[str, Any]], lasted: Lasted, writers: Writers, reader: Reader) -> None:
     """What became of one checkpoint: complete, failed, or begun and left."""
     last = records[-1]
     own = last["fields"]
@@ -80,13 +82,42 @@ def _checkpoint(records: list[dict[str, Any]], writers: Writers, reader: Reader)
     step = {"step": last["step"]} if last["step"] is not None else {}
     path = own.get("path")
     what = f"checkpoint {path}" if path else f"checkpoint of {last['name']}"
+    more: dict[str, Any] = {}
     if broken:
         kind, severity, text = Kind.SAVE_FAILED, "error", f"{what}: {own.get('fsync') if not synced else error}"
     elif done:
         kind, severity, text = Kind.SAVED, "info", f"{what} is complete"
     else:
+        more = lasted.of(last)
         kind, severity, text = Kind.SAVE_OPEN, "warning", f"{what} was begun and is not complete"
-    reader._emit(stream, kind, text, severity, at, attrs={"span": True, "inherited": False, "stage_key": True, "files": own.get("files")}, **step, **({"path": str(path)} if path else {}))
+    reader._emit(stream, kind, text, severity, at, attrs={"span": True, "inherited": False, "stage_key": True, "files": own.get("files"), **more}, **step, **({"path": str(path)} if path else {}))
+
+
+class Lasted:
+    """How long saves took and take, by process: one that was killed in the midst of a save had no time to hang."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._known: dict[tuple, tuple[int, float | None]] = {}  # the last sign of life, and what a save of it takes
+
+    def of(self, begun: dict[str, Any]) -> dict[str, Any]:
+        """For how many seconds its process is known to have gone on with the save open, and how many others of it took."""
+        if begun["ns"] is None or not self._table.clock:
+            return {}
+        key = tuple(sorted((k, str(v)) for k, v in begun["process"].items()))
+        if key not in self._known:
+            self._known[key] = self._look(begun["process"])
+        last, usual = self._known[key]
+        return {"open_s": round(max(0, last - begun["ns"]) / 1e9, 1), "usual_s": usual}
+
+    def _look(self, process: dict[str, Any]) -> tuple[int, float | None]:
+        mine = [r for r in self._table.records if r["process"] == process and r["ns"] is not None]
+        procs = {number for number, about in enumerate(self._table.procs) if about == process}
+        columns = self._table.columns
+        spans = (max(start, end) for start, end, proc in zip(columns["start"], columns["end"], columns["proc"], strict=True) if proc in procs)
+        began = {r["id"]: r["ns"] for r in reversed(mine) if r["e"] == "checkpoint"}
+        took = [(r["ns"] - began[r["id"]]) / 1e9 for r in mine if r["e"] == "checkpoint" and r["ns"] > began[r["id"]]]
+        return max((*(r["ns"] for r in mine), *spans), default=0), round(median(took), 3) if took else None
 
 
 def _loaded(records: list[dict[str, Any]], writers: Writers, reader: Reader, whole_ns: int) -> None:
