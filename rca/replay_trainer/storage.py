@@ -13,7 +13,7 @@ from rca.errors import RcaError
 from rca.replay_trainer import namespaces, programs
 
 KINDS = ("tmpfs", "ext4")
-SMALLEST = {"tmpfs": 1 << 16, "ext4": 8 << 20}  # bytes; ext4 has no journal below that, and a broken journal is what turns it read-only
+SMALLEST = {"tmpfs": 1 << 16, "ext4": 8 << 20}  # bytes; a much smaller ext4 has no journal, and an aborted journal is what turns it read-only
 BUSY_S = 5.0  # a checkpoint that is being written keeps the file system writable until it is closed
 FIRST_CHUNK = 1 << 26
 
@@ -130,7 +130,7 @@ class Storage:
         end = time.monotonic() + BUSY_S
         while True:
             try:
-                programs.call([*self._enter(), "mount", "-o", f"remount,{mode}", self.PLACE])
+                programs.call([*self._enter(), "mount", "--options-mode", "ignore", "-o", f"remount,{mode}", self.PLACE])
                 return
             except RcaError:
                 if time.monotonic() > end:

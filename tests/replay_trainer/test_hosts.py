@@ -149,6 +149,44 @@ def test_four_hosts_start_fast() -> None:
     assert took < 2
 
 
+UNPRIVILEGED = """
+import os
+from rca.replay_trainer.hosts import Cluster, lacking
+from rca.replay_trainer.storage import Storage
+assert os.geteuid() == 65534
+if reason := lacking(["network namespaces", "mount namespaces", "traffic shaping"]):
+    print("lacking", reason)
+else:
+    with Cluster(["trn-1", "trn-2"], storage=Storage("tmpfs")) as cluster:
+        host, storage = cluster["trn-1"], cluster.storage
+        print(host.run(["sh", "-c", "hostname; ls /sys/class/net; ip route get 10.78.0.12 | head -1"]).stdout.split()[:6])
+        storage.read_only()
+        print("Read-only" in host.run(["touch", "/mnt/ckpt/a"]).stderr)
+        storage.writable()
+        storage.fill()
+        print(storage.free_bytes, "no group" in lacking(["memory control groups"]))
+"""
+
+
+@pytest.mark.real
+def test_a_user_without_rights_can_have_a_cluster() -> None:
+    """Where the machine allows user namespaces, all but control groups and loop devices works without root."""
+    if os.geteuid():
+        pytest.skip("it takes root to become someone else")
+    someone = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", 'exec "$@"', "sh"]  # the shell starts the program with the rights it has
+    env = {**PATH, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        check = [*someone, interpreter, "-c", "import sys, rca.replay_trainer.hosts; assert sys.version_info >= (3, 11)"]
+        if subprocess.run(check, env=env, cwd="/", capture_output=True).returncode == 0:
+            break
+    else:
+        pytest.skip("nobody may run this interpreter, or read this folder")
+    done = subprocess.run([*someone, interpreter, "-c", UNPRIVILEGED], env=env, cwd="/", capture_output=True, text=True, timeout=60)
+    if done.stdout.startswith("lacking"):
+        pytest.skip(done.stdout)
+    assert done.stdout.splitlines() == ["['trn-1', 'eth0', 'eth1', 'lo', '10.78.0.12', 'dev']", "True", "0 True"], done.stderr
+
+
 def test_a_missing_program_is_a_reason_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """`lacking` says why, for a machine without the programs."""
     from rca.replay_trainer import mechanisms, programs

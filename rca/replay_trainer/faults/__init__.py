@@ -7,6 +7,7 @@ mends it again, or None where nothing can.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib
 import pkgutil
@@ -74,7 +75,12 @@ def for_a_while(undo: Undo, seconds: float | None) -> Undo:
 
     if seconds is None:
         return once
-    timer = threading.Timer(seconds, once)
+
+    def by_itself() -> None:
+        with contextlib.suppress(RcaError, OSError):  # the cluster has ended before: there is nothing left to mend
+            once()
+
+    timer = threading.Timer(seconds, by_itself)
     timer.daemon = True  # the end of the program does not wait for it: what it would mend has ended as well
     timer.start()
 

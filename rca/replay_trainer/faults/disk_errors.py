@@ -8,7 +8,7 @@ KIND = "real"
 NEEDS = ("mount namespaces", "loop devices")
 
 
-def make(scene: Scene, reads: bool = True) -> None:
+def make(scene: Scene, role: str = "train", rank: int = 0, reads: bool = True) -> None:
     """With `reads` false only writes fail."""
     storage = storage_of(scene)
     device = storage.device

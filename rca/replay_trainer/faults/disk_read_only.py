@@ -8,7 +8,7 @@ KIND = "real"
 NEEDS = ("mount namespaces",)
 
 
-def make(scene: Scene, seconds: float | None = None) -> Undo:
+def make(scene: Scene, role: str = "train", rank: int = 0, seconds: float | None = None) -> Undo:
     storage = storage_of(scene)
     storage.read_only()
     noted(scene)
