@@ -21,7 +21,7 @@ ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 
 def _records() -> list[tuple[int, int, str]]:
     """Every record that is still there: (number, µs since boot, text). Source: Documentation/ABI/testing/dev-kmsg. Raises RcaError."""
-    found = []
+    found: list[tuple[int, int, str]] = []
     try:
         ring = os.open(DEVICE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -82,10 +82,10 @@ HUNG = re.compile(r"INFO: task .{1,64} blocked (?:in I/O wait )?for more than \d
 TRAP = re.compile(r"\S{1,64}\[\d+\]:? (?:segfault at|trap |general protection)|traps: ")
 CUT = re.compile(r"-{8,}\[ cut here \]-+")
 CUT_END = re.compile(r"---\[ end ")
-MORE_OF_HUNG = re.compile(r'\s|"echo 0 > /proc|task:|Call Trace:|Future hung task|RIP: |R[A-D0-9]\w{1,2}: |Showing all locks')
+MORE_OF_HUNG = re.compile(r'\s|"echo 0 > /proc|task:|Call Trace:|Future hung task|R\w\w: |Showing all locks')
 MORE_OF_TRAP = re.compile(r"Code: | in ")
 #: Subsystems whose lines stand alone, whatever report they were printed into.
-ALONE = re.compile(r"EXT4-fs|JBD2:|XFS|loop\d+:|I/O error|Buffer I/O|buffer_io_error|Aborting journal|blk_update|NVRM|mlx5_core|\S+: (?:port \d+\(|entered |renamed )|audit:|oom_reaper:")
+ALONE = re.compile(r"EXT4-fs|JBD2:|XFS|loop\d+:|I/O error|Buffer I/O|buffer_io_error|Aborting journal|blk_update|NVRM|mlx5_core|\S+: (?:port \d+\(|entered |left |renamed )|sch_\w+:|audit:|oom_reaper:")
 
 
 def about(lines: Iterable[str], words: Iterable[str | int]) -> list[str]:

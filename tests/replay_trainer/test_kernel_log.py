@@ -37,7 +37,12 @@ task:python          state:D stack:0     pid:4711  tgid:4711  ppid:1      task_f
 Call Trace:
  <TASK>
  __schedule+0x3f0/0xbd0
+RIP: 0033:0x7f2cb6c46011
+RSP: 002b:00007ffd765882f0 EFLAGS: 00000202 ORIG_RAX: 0000000000000101
+RAX: ffffffffffffffda RBX: 0000000000000241 RCX: 00007f2cb6c46011
+R13: 00007ffd76588fc9 R14: 0000000000000001 R15: 0000000000000200
  </TASK>""".splitlines()
+OTHER_HUNG = [line.replace("4711", "47110") for line in HUNG]
 DISK = ["I/O error, dev loop0, sector 4711 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2", "EXT4-fs (loop0): Remounting filesystem read-only"]
 OTHER_DISK = [line.replace("loop0", "loop10") for line in DISK]
 
@@ -53,6 +58,7 @@ def stamped(lines: list[str]) -> list[str]:
         (["rca-9-trn"], OOM),
         ([99], OTHER_OOM),
         ([4711], HUNG),
+        ([47110], OTHER_HUNG),
         (["loop0"], DISK),
         (["loop10", "rca-9-trn"], OTHER_DISK + OOM),
         (["rca-9", "loop", 172, 4, 0], []),
@@ -60,7 +66,7 @@ def stamped(lines: list[str]) -> list[str]:
 )
 def test_only_whole_reports_that_name_ours(words: list[str | int], expected: list[str]) -> None:
     """A report is taken whole or not at all; a pid is only what is called one; a name is no part of a longer name."""
-    lines = stamped([*OTHER_OOM, *OTHER_DISK, *OOM, *HUNG, *DISK])
+    lines = stamped([*OTHER_OOM, *OTHER_DISK, *OOM, *HUNG, *OTHER_HUNG, *DISK])
     assert [line.partition(" ")[2] for line in kernel_log.about(lines, words)] == expected
 
 
