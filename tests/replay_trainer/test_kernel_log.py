@@ -86,16 +86,16 @@ def test_a_report_without_its_end_does_not_swallow_the_next() -> None:
 @pytest.mark.parametrize(
     ("style", "pattern"),
     [
-        ("iso", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}\+00:00 \S"),
-        ("ctime", r"\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] \S"),
-        ("boot", r"\[ *\d+\.\d{6}\] \S"),
+        ("iso", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}\+00:00 "),
+        ("ctime", r"\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "),
+        ("boot", r"\[ *\d+\.\d{6}\] "),
     ],
 )
 def test_lines_are_written_as_dmesg_does(style: str, pattern: str) -> None:
     """The three formats; the time is that of this machine's own `dmesg` to within a second or so."""
     need("kernel log")
     lines = kernel_log.since(0, style)
-    assert lines and all(re.match(pattern, line) or line.endswith("] ") for line in lines[-50:])
+    assert lines and all(re.match(pattern, line) for line in lines)
     option = {"iso": ["--time-format", "iso"], "ctime": ["-T"], "boot": []}[style]
     theirs = subprocess.run(["dmesg", *option], capture_output=True, text=True, env={"PATH": "/bin:/usr/bin", "TZ": "UTC", "LC_ALL": "C"}).stdout.splitlines()
     cut = {"iso": 18, "ctime": 18, "boot": 99}[style]
