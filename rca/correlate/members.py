@@ -22,6 +22,7 @@ def learn(identity: Identity, readings: list[Reading], topology: Topology | None
     workers = identity.workers = Workers(identity.names)
     host_of = _host_of(identity)
     own: dict[tuple[str, str], list[Worker]] = {}
+    later: list[tuple[str, dict[str, Any], str]] = []  # of devices, in files whose host only their worker tells
     for reading in readings:
         for kind, fields in reading.facts.get("sightings", ()):
             if kind == "worker":
@@ -32,7 +33,10 @@ def learn(identity: Identity, readings: list[Reading], topology: Topology | None
                     own.setdefault((reading.source, fields.get("stream", "")), []).append(worker or _nameless(fields))
             elif kind in ("gpu", "nic"):
                 where = identity.names.of(fields["host"]) if fields.get("host") else host_of.get(reading.source)
-                (identity.devices.said if kind == "gpu" else identity.devices.said_nic)(fields, where)
+                if where is None:
+                    later.append((kind, fields, reading.source))
+                else:
+                    _device(identity, kind, fields, where)
             elif kind == "actor":
                 for writer in identity.writers_of(reading.source):
                     writer.actor = writer.actor or fields["name"]
@@ -46,8 +50,16 @@ def learn(identity: Identity, readings: list[Reading], topology: Topology | None
     _by_rank(identity)
     _drivers(identity)
     _number(identity)
+    for kind, fields, source in later:
+        hosts = {w.host or (w.worker.host if w.worker is not None else None) for w in identity.writers_of(source)} - {None}
+        if len(hosts) == 1:
+            _device(identity, kind, fields, hosts.pop())
     for worker in workers:
         worker.gpus = _gpus(worker, identity)
+
+
+def _device(identity: Identity, kind: str, fields: dict[str, Any], host: str) -> None:
+    (identity.devices.said if kind == "gpu" else identity.devices.said_nic)(fields, host)
 
 
 def group(identity: Identity, readings: list[Reading], topology: Topology | None) -> None:

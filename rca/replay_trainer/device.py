@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 FAULT = "fault"
+BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")  # of a machine with eight devices
 LEAK = "leak"  # bytes that one owner loses at each `work`, written by a fault
 
 
@@ -27,6 +28,13 @@ class Device:
         self.folder, self.capacity_bytes, self.owner, self.index = folder, capacity_bytes, owner, index
         self._broken: str | None = None
         folder.mkdir(parents=True, exist_ok=True)
+
+    def describe(self) -> str:
+        """One line for the log of whoever uses it, in the words of TensorFlow's device factory."""
+        if torch.cuda.is_available():
+            about = torch.cuda.get_device_properties(0)
+            return f"device: {self.index}, name: {about.name}, pci bus id: {about.pci_domain_id:04x}:{about.pci_bus_id:02x}:{about.pci_device_id:02x}.0"
+        return f"device: {self.index}, name: stand-in without a GPU, pci bus id: 0000:{BUSES[self.index % len(BUSES)]}:00.0, {_mib(self.capacity_bytes)}"
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -41,6 +41,7 @@ class _Engine:
 
     def load(self, values: dict[str, Any]) -> dict[str, Any]:
         """Ready. A colocated worker waits for its device."""
+        log.info("%s", self.device.describe())
         if not self.config.colocated:
             self._take()
         return {}

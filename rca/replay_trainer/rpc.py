@@ -10,9 +10,10 @@ import contextlib
 import contextvars
 import json
 import logging
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,25 +61,23 @@ def find(run: Path, role: str, ranks: int, timeout_s: float) -> list[Worker]:
 
 
 class Caller:
-    """Calls with one pool of threads and one connection pool."""
+    """Calls over one pool of connections."""
 
     def __init__(self, config: Config, workers: Mapping[str, Sequence[Worker]]) -> None:
         self.config, self.workers = config, workers
         everyone = [worker for role in workers.values() for worker in role]
-        self._pool = ThreadPoolExecutor(max(4, 2 * len(everyone)), thread_name_prefix="call")
         self._client = httpx.Client(trust_env=False)
         rt.trace_httpx(self._client, {urlsplit(worker.url).netloc: worker.name for worker in everyone})
 
     def close(self) -> None:
         self._client.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def call_all(self, role: str, method: str, parts: Sequence[dict[str, Any]] | dict[str, Any], timeout_s: float, streamed: bool = False) -> list[Future[dict[str, Any]]]:
         """Call a method of every worker of a role at once; `parts` has one body for each, or is one for all."""
         workers = self.workers[role]
         bodies = [parts] * len(workers) if isinstance(parts, dict) else parts
         return [
-            self._pool.submit(contextvars.copy_context().run, self.call, worker, method, body, timeout_s, streamed)  # the copy is this call's own
+            _begin(self.call, worker, method, body, timeout_s, streamed)
             for worker, body in zip(workers, bodies, strict=True)
         ]
 
@@ -144,6 +143,21 @@ class Caller:
                 raise CallError(str(error)) from error
             log.warning("answer of %s to %s broke off after %d parts (%s), going on with what has come", worker.name, method, len(parts), error)
         return merge(parts)
+
+
+def _begin(function: Callable[..., Any], *args: Any) -> Future[Any]:
+    """Call in a thread of its own, at this place of the trace. Not of an executor: the end of the program must not wait for an answer that never comes."""
+    future: Future[Any] = Future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            future.set_result(context.run(function, *args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="call", daemon=True).start()
+    return future
 
 
 def wait_future_ordered(futures: Sequence[Future[Any]], exit_on_exception: bool = True) -> list[Any]:

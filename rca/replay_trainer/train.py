@@ -57,6 +57,7 @@ class _Engine:
     def load(self, values: dict[str, Any]) -> dict[str, Any]:
         """Take the device; load a checkpoint if one is named. Gives the step and the digest of the weights."""
         step = 0
+        log.info("%s", self.device.describe())
         self._take()
         if path := values.get("path"):
             weights, optimizer, state = checkpoints.read(Path(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import socket
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +28,7 @@ def main() -> int:
 
     config = Config.read(given.folder / NAME)
     prepare(given.role, given.rank, os.environ.get("RCA_TRACE_DIR") or str(given.folder / "logs" / "trace"))
-    log.info("%s %d starts, attempt %s, pid %d", given.role, given.rank, os.environ.get("RCA_TRAIN_ATTEMPT", "1"), os.getpid())
+    log.info("%s %d starts on host %s, attempt %s, pid %d", given.role, given.rank, socket.gethostname(), os.environ.get("RCA_TRAIN_ATTEMPT", "1"), os.getpid())
     if given.role != "meta_server":  # which needs no torch
         import torch
 

@@ -227,6 +227,10 @@ def _hypothesis(match: Match, logit: float, why: list[str], run: Run, graph: Gra
     )  # fmt: skip
 
 
+#: Faults that the kernel tells at the moment in which they happen.
+AT_ONCE = frozenset({Kind.DEVICE_MEMORY_ERROR, Kind.DEVICE_LOST, Kind.DEVICE_HANG})
+
+
 def _where_it_acted(match: Match) -> tuple[str | None, int | None]:
     """The stage and step in which the cause told: a machine's fault may begin earlier, and counters are read now and then.
 
@@ -242,6 +246,9 @@ def _where_it_acted(match: Match) -> tuple[str | None, int | None]:
     if cause.role is not None and cause.source is not None:
         return cause.stage, cause.step
     there = [match.found[k.name] for k in match.rule.links if k.name in match.found and "edge" in k.relation and (k.role == "mechanism" or (k.stages == {"weights_update"} and cause.stage not in SAVES))]
+    surfaced = {(e.stage, e.step) for k in match.rule.links if k.role == "symptom" and (e := match.found.get(k.name)) is not None}
+    if cause.kind in AT_ONCE and cause.stage is not None and cause.stage not in AFTERWARDS:  # the caller's view of the symptom says nothing of what came before it
+        there = [e for e in there if (e.stage, e.step) not in surfaced] or [cause]
     first = next((e for e in there if e.stage is not None and e.stage not in AFTERWARDS), cause)
     return first.stage, first.step if first.step is not None else cause.step
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rca.correlate.levels import Raised, apart, raised
-from rca.correlate.rises import Rise, rise, standing_out
+from rca.correlate.rises import Rise, rise, standing_out, steps
 from rca.correlate.tracks import Point, Track, Tracks, derived, tracks
 from rca.correlate.view import View
 from rca.model import Event
@@ -24,6 +24,7 @@ LOSS = {
 FACTOR, RTT_FACTOR, RTT_FLOOR_MS = 10.0, 10.0, 5.0
 EVERYWHERE = 0.6  # of at least so many hosts: then it is the network
 HOSTS_LEAST = 3
+FEW = 3  # segments sent again, and time-outs of TCP, that are no chance where every other host has next to none
 SILENT_INTERVALS, SILENT_NS = 10, 30 * 10**9
 MOST_WAYS = 0.8  # to and from a host must be silent for it to be gone
 VAIN = 3  # requests that nobody answered until the end
@@ -45,7 +46,35 @@ def detect(view: View) -> list[Event]:
     hosts = {t.host for t in known.of(*LOSS, "net.rtt_ms") if t.host}
     events = _merged(hosts, [_loss(host, found) for host, found in sorted(by_host.items(), key=lambda kv: str(kv[0]))], "the network loses packets")
     events += _merged(hosts, [_late(r, ends.get(id(r.track), r.track.host)) for r in _first_each(late, ends)], "round trips take many times as long")
+    if not any(e.host for e in events):
+        events += _few(view, known)
     return events + _silent(known) + _summaries(known)
+
+
+def _few(view: View, known: Tracks) -> list[Event]:
+    """Loss where little is sent: TCP at the host of a callee whose answer did not come had to send again, and at no other host that was called.
+
+    The callers' hosts show the same, as the other end of the same connections. A link that is down is told by its carrier.
+    """
+    missed = [e for e in view.events if e.kind in (Kind.RPC_TIMEOUT, Kind.RPC_FAILED) and e.stage != "cleanup" and e.attrs.get("answer") in ("ok", None, "unknown")]
+    hosts = {about["host"] for e in missed if isinstance(about := e.attrs.get("about"), dict) and about.get("host")} - {e.host for e in missed}
+    down = {t.host for t in known.of("net.carrier") if any(p.value == 0 for p in t.points)}
+    grown: dict[str | None, list[tuple[float, Track]]] = defaultdict(list)
+    for track in known.of("net.retransmits", "net.tcp_timeouts"):
+        added = sum(s.added for s in steps(track) if known.inside(track, s.at))
+        if added >= FEW:
+            grown[track.host].append((added, track))
+    callers = {e.host for e in missed}
+    found = []
+    for host in sorted(h for h in hosts - down if h in grown):
+        others = [sum(n for n, _ in both) for other, both in grown.items() if other not in callers | {host}]
+        if len(grown[host]) < 2 or any(n >= 0.5 * sum(a for a, _ in grown[host]) for n in others):
+            continue
+        first = min((s for _, t in grown[host] for s in steps(t) if s.added), key=lambda s: s.at.time_ns or 0)
+        said = ", ".join(f"{t.metric} +{n:.0f}" for n, t in grown[host])
+        attrs = {"grown": sum(n for n, _ in grown[host]), "counters": sorted({t.name for _, t in grown[host]}), "recovered": False, "few": True}
+        found.append(derived(Kind.PACKET_LOSS, f"{host} loses packets of the answers that did not come: {said}", grown[host][0][1], first.at, first.before, host=host, attrs=attrs))
+    return found
 
 
 def _physical(track: Track) -> bool:

@@ -10,9 +10,10 @@
 [{'rdma': 'mlx5_1', 'pci': '0000:3b:00.0'}]
 [{'rdma': 'mlx5_0', 'netdev': 'ens1f0'}]
 [{'rdma': 'mlx5_5', 'pci': '0000:ab:00.0', 'host': 'h1'}]
+[{'host': 'h1', 'index': 0, 'bus': '0000:00:1e.0'}]
 [{'bus': '0000:07:00.0'}]
 
-Source: NCCL `init.cc` (Init COMPLETE), DCGM exporter labels, nvidia-smi(1), ibdev2netdev, Linux mlx5_core.
+Source: NCCL `init.cc` (Init COMPLETE), DCGM exporter labels, nvidia-smi(1), ibdev2netdev, Linux mlx5_core, TensorFlow gpu_device.cc.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ GPU 3: NVIDIA H100 80GB HBM3 (UUID: GPU-a3385b7b-439b-1e78-7ab4-6807a9daa8d3)
 lrwxrwxrwx 1 root root 0 mlx5_1 -> ../../devices/pci0000:3b/0000:3b:00.0/infiniband/mlx5_1
 mlx5_0 port 1 ==> ens1f0 (Up)
 mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link ACTIVE
+Created device /job:localhost/replica:0/task:0/device:GPU:0 with 14621 MB memory:  -> device: 0, name: Tesla T4, pci bus id: 0000:00:1e.0, compute capability: 7.5
 07:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)"""
 
 LITERALS = (
     b"busid ", b"pci_bus_id", b"00000000:", b"(uuid: gpu-", b"/infiniband/", b" ==> ", b"mlx5_core ", b"3d controller: nvidia", b"pci.bus_id", b"gpu_bus_id", b"n/a  n/a ",
-    b"renamed from",
+    b"renamed from", b"bus id: ", b"bus_id: ", b"bus_id=",
 )  # fmt: skip
 BUS = r"[\dA-Fa-f]{4,8}:[\dA-Fa-f]{2}:[\dA-Fa-f]{2}\.\d"
 NCCL = re.compile(r"\bcudaDev (\d{1,3})(?: nvmlDev (\d{1,3}))? busId ([\dA-Fa-f]{1,9})\b")
+SAID = re.compile(rf"\b(?:gpu|cuda|device)[ :#=]{{1,2}}(\d{{1,3}})\b[^\n]{{0,80}}?\bbus[ _]id[:=] ?({BUS})", re.I)
 LABELS = re.compile(r"\{([^{}]{10,1500})\}")
 LABEL = re.compile(r"\"?([A-Za-z_][\w.]{0,60})\"?\s?[=:]\s?[\"']([^\"']{1,120})[\"']")
 LISTED = re.compile(r"GPU (\d{1,3}): .{3,80}\(UUID: (GPU-[\da-f-]{8,40})\)")
@@ -95,6 +98,8 @@ def sight(line: Line, raw: str, low: str) -> list[tuple[str, dict[str, Any]]]:
         index = m[2] or m[1]
         user = {"pid": line.pid} if line.pid is not None else {}
         return [("gpu", {**here, "index": int(index), "bus": bus_of_nccl(m[3]), **user})]
+    if ("bus id:" in low or "bus_id:" in low or "bus_id=" in low) and "{" not in raw and (m := SAID.search(text)):
+        return [("gpu", {**here, "index": int(m[1]), "bus": m[2], **({"pid": line.pid} if line.pid is not None else {})})]
     if "pci_bus_id" in low or ("gpu" in low and "{" in raw and "uuid" in low):
         found = []
         for block in LABELS.finditer(raw):

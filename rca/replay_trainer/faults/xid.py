@@ -9,11 +9,11 @@ import time
 
 from rca.errors import RcaError
 from rca.replay_trainer import kernel_log
+from rca.replay_trainer.device import BUSES
 from rca.replay_trainer.faults import Scene, noted
 
 KIND = "synthetic"
 NEEDS = ()
-BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")  # of a machine with eight devices
 #: Xid -> whether the driver knows whose channel it was, and what it says.
 TEXTS = {
     13: (True, "Graphics SM Warp Exception on (GPC 4, TPC 2, SM 0): Out Of Range Address"),
