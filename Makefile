@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_STAMP := .venv/.installed-tests
 
-.PHONY: demo test check soak docs bench bench-big bench-tracing score clean
+.PHONY: demo test check soak sweep docs bench bench-big bench-tracing score clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -32,6 +32,9 @@ check: $(TEST_STAMP)  ## the quick part of `make test`
 soak: $(TEST_STAMP)  ## a thousand processes that record and are killed at random points
 	RCA_TORTURE_KILLS=1000 $(BIN)/python -m pytest tests/trace_inject/test_torture.py -s
 
+sweep: $(TEST_STAMP)  ## break the reference trainer N times in each of its ways, and see whether it is found out
+	$(BIN)/rca scenarios run all --variations $(N) -o build/sweep; $(BIN)/rca scenarios check all -o build/sweep
+
 docs: $(STAMP)  ## the generated pages
 	$(BIN)/rca rules list --markdown > docs/rules.md
 
@@ -44,6 +47,7 @@ bench-big: $(TEST_STAMP)  ## 512 ranks, 2 GB, a million spans: time and memory
 bench-tracing: $(TEST_STAMP)  ## what a span costs, and what a kill leaves, beside OpenTelemetry's SDK
 	$(BIN)/python bench/tracing.py
 
+N ?= 5
 CASES ?= ../shared/cases/faultlab
 score: $(STAMP)  ## accuracy on labelled cases: make score CASES=DIR
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python ../shared/score.py $(CASES) --misses

@@ -20,6 +20,7 @@ CONFIDENT = 0.8
 class Checked:
     answer: str
     problems: tuple[str, ...]
+    cause: bool = True  # the cause is right, or there is none to find and none was named
     confident_and_wrong: bool = False
 
     @property
@@ -50,17 +51,18 @@ def judge(report: dict[str, Any], truth: dict[str, Any]) -> Checked:
         problems.append(f"verdict {verdict}, it is {' or '.join(wanted)}")
     first = report["hypotheses"][0] if report["hypotheses"] and verdict == "failed" else None
     answer = verdict if first is None else f"{first['cause']} {first['confidence']:.2f} {_where(first['entity'])}, {first['cause_stage']} step {first['cause_step']} -> {first['symptom_stage']}"
-    confident_and_wrong = False
+    confident_and_wrong = first is not None and truth["verdict_expected"] != "failed" and first["confidence"] >= CONFIDENT
+    cause = verdict in wanted
     if first is not None and truth["verdict_expected"] == "failed":
         accepted = [truth["root_cause_class"], *truth.get("accept", [])]
         if first["cause"] not in accepted:
             problems.append(f"cause {first['cause']}, it is {' or '.join(dict.fromkeys(accepted))}")
-            confident_and_wrong = first["confidence"] >= CONFIDENT
+            confident_and_wrong, cause = first["confidence"] >= CONFIDENT, False
         for stage in ("cause_stage", "symptom_stage"):
             if truth.get(stage) and not _same_stage(first[stage], [truth[stage], *truth.get(f"{stage}_accept", [])]):
                 problems.append(f"{stage} {first[stage]}, it is {truth[stage]}")
         problems += _misplaced(first["entity"], truth.get("faulty_entity") or {})
-    return Checked(answer, tuple(problems), confident_and_wrong)
+    return Checked(answer, tuple(problems), cause, confident_and_wrong)
 
 
 def _misplaced(said: dict[str, Any], true: dict[str, Any]) -> list[str]:

@@ -136,12 +136,12 @@ def check(name: str, output: str | None) -> int:
     folders = sorted(path.parent for path in root.glob("*/truth.json") if any(path.parent.name == each or path.parent.name.startswith(f"{each}-") for each in names))
     if not folders:
         raise RcaError(f"nothing was played: `{root}`", hint=f"rca scenarios run {name} -o {output or DEFAULT_OUT}")
-    wrong = 0
+    wrong = causes = sure = 0
     for folder in folders:
         found = compare(folder)
-        wrong += not found.right
+        wrong, causes, sure = wrong + (not found.right), causes + found.cause, sure + found.confident_and_wrong
         to_stdout(f"{'ok    ' if found.right else 'WRONG '} {folder.name:40} {found.answer}\n")
         for problem in found.problems:
             to_stdout(f"         {problem}\n")
-    to_stdout(f"{len(folders) - wrong} of {len(folders)} right\n")
+    to_stdout(f"{len(folders) - wrong} of {len(folders)} right in cause, stages and place; cause {causes} of {len(folders)}; sure (0.8) and wrong {sure}\n")
     return WRONG if wrong else OK

@@ -22,6 +22,7 @@ NAME = "scenario.toml"
 PLACEHOLDER = re.compile(r"\$([a-z_]+)(?:([+-])(\d+))?")
 REQUIRED = {"title": str, "settings": dict, "hosts": dict, "truth": dict}
 KNOWN = {*REQUIRED, "rule", "synthetic", "storage", "vary", "act", "attempt", "alternative", "skew_s", "telemetry", "limit_s"}
+DECOYS = ("ecc_corrected", "old_boot", "other_disk")
 TELEMETRY = ("all", "no samples", "no traces")
 
 
@@ -102,6 +103,8 @@ def load(name: str, variation: int = 0, folder: Path | None = None) -> Scenario:
         chosen["host"] = data["hosts"].get(f"{role}/{chosen['rank']}") or data["hosts"].get(role)
     filled = _fill({key: value for key, value in data.items() if key not in ("vary", "alternative")}, chosen, path)
     acts = tuple(Act(**({"how": {}, "role": "train", "rank": 0} | act)) for act in filled.get("act", ()))
+    if acts and (decoy := chosen.get("decoy")):
+        acts = (Act(acts[0].at, "decoy", chosen["decoy_role"], 0, {"kind": decoy}), *acts)
     skew = {host: float(value) for host, value in filled.get("skew_s", {}).items()}
     if chosen.get("skew_s"):
         skew[chosen["skewed_host"]] = chosen["skew_s"]
@@ -112,7 +115,7 @@ def load(name: str, variation: int = 0, folder: Path | None = None) -> Scenario:
 
 
 def _choose(data: Mapping[str, Any], variation: int, name: str) -> dict[str, Any]:
-    """A value for all that varies. Beside what the scenario lists, the clock of one host and the telemetry do."""
+    """A value for all that varies. Beside what the scenario lists, the clock of one host, the telemetry and what fools a reader do."""
     drawn = random.Random(f"{name}-{variation}")
     vary = dict(data.get("vary", {}))
     if data.get("alternative"):
@@ -122,6 +125,9 @@ def _choose(data: Mapping[str, Any], variation: int, name: str) -> dict[str, Any
         hosts = sorted(set(data["hosts"].values()))
         if len(hosts) > 1 and drawn.random() < 0.4:
             chosen |= {"skew_s": drawn.choice([-2.7, 1.9, 4.2]), "skewed_host": drawn.choice(hosts)}
+        if drawn.random() < 0.5:
+            flaps = data["settings"].get("weight_sync") != "collective"
+            chosen |= {"decoy": drawn.choice([*DECOYS, *(["link_flap"] if flaps else [])]), "decoy_role": drawn.choice(["rollout", "train"])}
         chosen["telemetry"] = drawn.choice([*itertools.repeat("all", 3), *(data["vary"].get("telemetry") or TELEMETRY[1:])]) if "vary" in data else "all"
     return chosen
 
