@@ -89,7 +89,7 @@ def test_this_host(folder: Path) -> None:
 def test_every_quantity_has_a_name_of_the_table() -> None:
     """Also those of hosts that this one is not."""
     here = Path(sampler.__file__).parent
-    used = {name for path in here.glob("*.py") for name in re.findall(r'"((?:mem|gpu|rdma|net|fs|nfs|disk|psi|cpu)\.\w+)"', path.read_text())}
+    used = {name for path in here.glob("*.py") for name in re.findall(r'"((?:mem|gpu|rdma|net|fs|nfs|disk|psi|cpu|proc)\.\w+)"', path.read_text())}
     assert len(used) > 50 and used <= set(table())
 
 

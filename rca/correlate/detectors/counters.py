@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from typing import Any
 
+from rca.correlate.detectors import stuck_threads
 from rca.correlate.view import View
 from rca.model import Event, Record
 from rca.taxonomy import Kind
@@ -34,11 +35,12 @@ def detect(view: View) -> list[Event]:
         if maker and (made := maker(points)):
             kind, text, at, attrs = made
             rank = view.identity.of_pid(view.identity.rank_of_pid, host, int(subject)) if subject and subject.isdecimal() else None
-            found.append(Event(
+            event = Event(
                 kind, text.format(host=host or "the host", subject=subject or "its interface"), severity="warning", time_ns=at[0], host=host, rank=rank,
                 pid=int(subject) if subject and subject.isdecimal() else None, nic=subject if subject and not subject.isdecimal() else None,
                 attrs=attrs, also=(*tuple(p[2] for p in points if p[0] == at[0])[:1], points[-1][2]), attempt=None,
-            ))  # fmt: skip
+            )  # fmt: skip
+            found.append(stuck_threads.saving(event, view) if kind == Kind.UNINTERRUPTIBLE else event)
     return found
 
 
