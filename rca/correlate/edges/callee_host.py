@@ -35,6 +35,8 @@ def build(view: View) -> list[Edge]:
 def _fits(cause: Event, effect: Event) -> bool:
     if effect.kind in WIRE_ONLY:
         return cause.kind in NET
+    if cause.attrs.get("threads") and (effect.attrs.get("about") or {}).get("pid") not in (None, cause.pid):
+        return False  # one process is stuck, and this is about another
     if cause.kind in DEVICE:
         users = cause.attrs.get("users") or ()
         gpu = (effect.attrs.get("about") or {}).get("gpu")

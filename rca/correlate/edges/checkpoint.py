@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from rca.correlate.concern import follows
 from rca.correlate.view import View
 from rca.model import Edge, Event
@@ -11,6 +13,10 @@ WRITES = frozenset({Kind.NO_SPACE, Kind.READ_ONLY, Kind.IO_ERROR, Kind.STORAGE_H
 HANGS = frozenset({Kind.STORAGE_HANG, Kind.HUNG_TASK, Kind.UNINTERRUPTIBLE})
 READS = frozenset({Kind.CHECKPOINT_INVALID, Kind.WEIGHTS_FAILED, Kind.MISSING_FILE})
 OF_SAVES = frozenset({Kind.SAVE_OPEN, Kind.WRITE_FAILED, Kind.SAVE_FAILED})
+#: What a caller says of a save that it waited for.
+WAITS = frozenset({Kind.SAVE_FAILED, Kind.RPC_TIMEOUT})
+GAVE_UP = re.compile(r"time[d_ -]{0,2}out|deadline|超时", re.I)
+NUMBERED = re.compile(r"^[a-z_]{1,40}[/-]\d{1,6}$")
 SPOILED = (Kind.NON_FINITE, Kind.LOSS_ROSE)  # what training on weights of a damaged file shows
 FOLDERS = 3  # of a checkpoint's own folder: `/data/job/latest`
 SAVES = frozenset({"save", "latest_recover_save", "periodic_recover_save"})
@@ -19,14 +25,18 @@ SAVES = frozenset({"save", "latest_recover_save", "periodic_recover_save"})
 def build(view: View) -> list[Edge]:
     """Edges from a broken write to the read of the same file, or of the next save where no path is named; from the read of a changed file to what was trained on it."""
     found = [Edge(cause.event_id, effect.event_id, "checkpoint") for cause in view.of(Kind.CHECKPOINT_INVALID) if cause.attrs.get("verified") for effect in view.of(*SPOILED) if _trained_on(cause, effect)]
+    open_saves = bool(view.of(Kind.SAVE_OPEN))
     for cause in view.events:
+        if cause.kind == Kind.UNINTERRUPTIBLE and open_saves and not cause.attrs.get("saving"):
+            continue  # it was not the process that saved
         if cause.kind not in WRITES or cause.attrs.get("outside") or cause.attrs.get("recovered"):
             continue
         saving = cause.stage in SAVES or cause.kind in OF_SAVES
         for effect in view.events:
             reads = effect.kind in READS and _after(cause, effect) and (_same_path(cause, effect) if saving else _same_checkpoint(cause.path, effect.path))
             stops = effect.kind in OF_SAVES and cause.kind in HANGS and saving and effect.event_id != cause.event_id and _gives_up(cause, effect)
-            if reads or stops:
+            waits = effect.kind in WAITS and cause.kind == Kind.SAVE_OPEN and effect.event_id != cause.event_id and _waited_for(cause, effect)
+            if reads or stops or waits:
                 found.append(Edge(cause.event_id, effect.event_id, "checkpoint"))
     return found
 
@@ -40,8 +50,28 @@ def _trained_on(cause: Event, effect: Event) -> bool:
 
 def _gives_up(cause: Event, effect: Event) -> bool:
     """Whether a save that its caller gave up is the one that the storage's fault fell into."""
+    if cause.attrs.get("saving") and effect.kind == Kind.SAVE_OPEN and (cause.host, cause.rank) != (effect.host, effect.rank):
+        return False  # its own save is known
     near = cause.step is None or effect.step is None or abs(effect.step - cause.step) <= 1
     return near and (follows(cause, effect) or effect.kind == Kind.SAVE_OPEN)
+
+
+def _waited_for(save: Event, told: Event) -> bool:
+    """Whether a caller tells that it waited for this save in vain."""
+    if not (GAVE_UP.search(told.text) or told.attrs.get("answer") == "open") or not (told.stage in SAVES or told.attrs.get("called") == "save"):
+        return False
+    if None not in (save.step, told.step) and save.step != told.step:
+        return False
+    if not follows(save, told):
+        return False
+    about = told.attrs.get("about") or {}
+    if None not in (about.get("rank"), save.rank):
+        return about["rank"] == save.rank and about.get("role") in (None, save.role)
+    if None not in (about.get("pid"), save.pid):
+        return bool(about["pid"] == save.pid)
+    if None not in (about.get("worker"), save.role, save.rank) and NUMBERED.search(about["worker"]):
+        return str(about["worker"]).replace("-", "/") == f"{save.role}/{save.rank}"
+    return save.step is not None and save.step == told.step and (about.get("host") is None or about["host"] == save.host)
 
 
 def _after(cause: Event, effect: Event) -> bool:
@@ -63,4 +93,13 @@ def _same_checkpoint(written: str | None, read: str | None) -> bool:
 def _same_path(cause: Event, effect: Event) -> bool:
     if not cause.path or not effect.path:
         return True
-    return cause.path == effect.path or cause.path in effect.path or effect.path in cause.path
+    return _within(cause.path, effect.path) or _within(effect.path, cause.path)
+
+
+def _within(short: str, long: str) -> bool:
+    """Whether a path is the other one, or a part of it from one name to another: it may be relative to a folder that nobody states.
+
+    >>> _within("ckpt/step-1", "/data/ckpt/step-1/model.pt"), _within("/ckpt/step-1", "/ckpt/step-10")
+    (True, False)
+    """
+    return f"/{short.strip('/')}/" in f"/{long.strip('/')}/"

@@ -81,6 +81,8 @@ def _acts(cause: Event, effect: Event, view: View) -> bool:
         return effect.kind in (Kind.RANK_SILENT,) and cause.rank == effect.rank
     if cause.kind == Kind.KILLED_BY_KERNEL:
         return effect.kind in (Kind.KILLED, Kind.EXITED, Kind.LOADER_WORKER_DIED, Kind.ACTOR_DIED) and foreign(cause, view) is not True and _pid_fits(cause, effect)
+    if cause.attrs.get("threads") and None not in (cause.pid, effect.pid) and cause.pid != effect.pid:
+        return False  # seen by the job's own sampler, which knows its processes by the pids that they have themselves
     if cause.rank is not None and cause.kind in DEVICE:
         return effect.rank == cause.rank  # the driver names the process whose channel it was
     if cause.rank is not None:
