@@ -20,10 +20,15 @@ def split(batch: Mapping[str, Tensor], parts: int) -> list[dict[str, Tensor]]:
 
 
 def merge(parts: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor]:
-    """The shares that came, one after the other; a share that did not come (None) leaves no gap."""
+    """The shares that came, one after the other; a share that did not come (None) leaves no gap. Raises FrameworkError for shares that do not fit together."""
     came = [part for part in parts if part]
     names = came[0].keys() if came else ()
-    return {name: torch.cat([part[name] for part in came]) for name in names}
+    if any(part.keys() != names for part in came):
+        raise FrameworkError("DistributedBatchMemoryError: shares with different tensors: " + ", ".join(sorted({" ".join(sorted(part)) for part in came})))
+    try:
+        return {name: torch.cat([part[name] for part in came]) for name in names}
+    except (RuntimeError, TypeError) as error:
+        raise FrameworkError(f"DistributedBatchMemoryError: shares that do not fit together: {error}") from error
 
 
 def attach(batch: Mapping[str, Tensor], **more: Tensor) -> dict[str, Tensor]:

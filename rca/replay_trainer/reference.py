@@ -15,7 +15,7 @@ from rca.replay_trainer.device import Device
 from rca.replay_trainer.holds import hold
 from rca.replay_trainer.learner import Learner
 from rca.replay_trainer.serve import Service
-from rca.replay_trainer.task import answer_length, prompt_length
+from rca.replay_trainer.task import answer_length, known, prompt_length
 from rca.replay_trainer.train import device_folder
 
 log = logging.getLogger("reference")
@@ -38,6 +38,8 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
         wanted = ([rows, prompt_length(config)], [rows, answer_length(config)])
         if (list(prompts.shape), list(answers.shape)) != wanted:
             raise ValueError(f"Invalid tensor shape: expected {wanted[0]} and {wanted[1]}, got {list(prompts.shape)} and {list(answers.shape)}")
+        known(prompts, "prompts")
+        known(answers, "answers")
         device.check("compute_logprobs")
         logprobs = learner.logprobs(prompts, answers)  # [b, N]
         rt.handoff("reference_logprobs", logprobs, key=f"reference_logprobs-{rank}-{values['step']}", to="controller", rows=len(logprobs))

@@ -30,6 +30,8 @@ from rca.replay_trainer.serve import address_file
 log = logging.getLogger("controller")
 CONNECT_S = 10.0
 PAUSE_S = 0.5  # before a call is repeated
+ERROR_MAX = 1 << 16  # bytes of an error's answer that are looked at
+SHOWN = 300  # characters of an answer that is no error of ours
 
 
 @dataclass(frozen=True)
@@ -122,12 +124,16 @@ class Caller:
         """The body of an answer as it comes. `timeout_s` is for all of it: an answer that trickles must end as well."""
         end = time.monotonic() + timeout_s
         with _explained(timeout_s), self._client.stream("POST", f"{worker.url}/v1/{method}", content=body, timeout=_patience(timeout_s)) as answer:
-            if answer.status_code != 200:
-                _raise_for(answer.status_code, answer.read())
+            failed = b""
             for data in answer.iter_raw():
-                yield data
+                if answer.status_code == 200:
+                    yield data
+                else:
+                    failed = (failed + data)[:ERROR_MAX]
                 if time.monotonic() > end:
                     raise httpx.ReadTimeout("the answer is not complete in time")
+            if answer.status_code != 200:
+                _raise_for(answer.status_code, failed)
 
     def _streamed(self, worker: Worker, method: str, body: bytes, timeout_s: float) -> dict[str, Any]:
         """An answer that comes in parts, merged. What has come of one that breaks off counts where `whole_batches` is off."""
@@ -138,6 +144,8 @@ class Caller:
         try:
             for data in self._pieces(worker, method, body, timeout_s):
                 parts += taken.feed(data)
+            if taken.left or not parts:
+                raise ValueError(f"the answer ends within part {len(parts) + 1}")
         except (CallError, ValueError) as error:
             if self.config.whole_batches or not parts:
                 raise CallError(str(error)) from error
@@ -182,12 +190,10 @@ def _patience(timeout_s: float) -> httpx.Timeout:
 
 
 def _raise_for(status: int, body: bytes) -> None:
-    if status == 200:
-        return
     try:
         text = str(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):
-        text = body[:300].decode("utf-8", "replace")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        text = body[:SHOWN].decode("utf-8", "replace")
     raise CallError(f"Status code: {status}, {text}", passing=status == 503)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import ctypes
 import functools
 import json
 import logging
@@ -29,12 +28,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from rca import trace_inject as rt
-from rca.replay_trainer import wire
 
 log = logging.getLogger("worker")
 Method = Callable[[dict[str, Any]], dict[str, Any] | Iterator[dict[str, Any]]]
 LEADERS = ("controller", "meta_server")  # of which there is one: no ranks
-PR_SET_PDEATHSIG = 1  # prctl(2)
+KEEP_ALIVE_S = 600  # of an idle connection: the caller, not the worker, gives it up, so that no call meets one that is being closed
 
 
 @dataclass
@@ -50,9 +48,7 @@ class Service:
 
 
 def prepare(role: str, rank: int, trace: str | None) -> None:
-    """Log, journal, and an end together with the process that started this one."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Log and journal."""
     rt.install(trace, role=role, rank=None if role in LEADERS else rank)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     for chatty in ("httpx", "httpcore", "uvicorn.error"):
@@ -76,7 +72,7 @@ def publish(run: Path, role: str, rank: int, address: str, port: int) -> None:
 def serve(service: Service, run: Path, address: str) -> None:
     """Answer calls until SIGTERM, or until `stop` is called."""
     listener = socket.create_server((address, 0), backlog=128)
-    server = _Server(uvicorn.Config(_app(service, lambda: setattr(server, "should_exit", True)), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1))
+    server = _Server(uvicorn.Config(_app(service, lambda: setattr(server, "should_exit", True)), log_config=None, access_log=False, lifespan="off", timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=1))
     publish(run, service.role, service.rank, address, listener.getsockname()[1])
     log.info("%s %d listens on %s:%d, pid %d", service.role, service.rank, *listener.getsockname()[:2], os.getpid())
     server.run(sockets=[listener])
@@ -108,6 +104,8 @@ def _app(service: Service, leave: Callable[[], None]) -> Any:
         return JSONResponse({})
 
     async def call(request: Request) -> Response:
+        from rca.replay_trainer import wire  # brings torch, which the MetaServer can do without
+
         method = request.path_params["method"]
         handler = service.engine.get(method) or service.beside.get(method)
         if handler is None:

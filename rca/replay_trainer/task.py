@@ -64,6 +64,14 @@ def rewards(prompts: Tensor, answers: Tensor) -> Tensor:
     return (right == answers).float().mean(1)  # [B]
 
 
+def known(tokens: Tensor, name: str) -> None:
+    """Raise ValueError for tokens that are no indices into the vocabulary: on a GPU an index that is out of range would break the device for the whole process."""
+    if tokens.dtype != torch.long:
+        raise ValueError(f"{name} must be whole numbers of 64 bits: {tokens.dtype}")
+    if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < len(VOCABULARY):
+        raise ValueError(f"{name} hold tokens from {int(tokens.min())} to {int(tokens.max())}, the vocabulary has 0 to {len(VOCABULARY) - 1}")
+
+
 def text(tokens: Tensor) -> list[str]:
     """Rows of tokens as a reader sees them.
 

@@ -19,11 +19,19 @@ from safetensors import SafetensorError
 LENGTH = struct.Struct("<Q")
 HEADER_MAX = 1 << 20  # a header that says it is longer is damaged
 FRAME_MAX = 1 << 30
+#: What the libraries raise for bytes that are not what they say: KeyError for an unknown type of numbers, RecursionError for JSON that is too deep.
+DAMAGE = (struct.error, SafetensorError, ValueError, AttributeError, TypeError, KeyError, IndexError, OverflowError, RecursionError, RuntimeError, MemoryError)
 
 
 def pack(values: dict[str, Any]) -> bytes:
     """Tensors and plain JSON values by name, as bytes."""
-    tensors = {k: v.detach().cpu().contiguous() for k, v in values.items() if isinstance(v, torch.Tensor)}
+    tensors: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()  # memory that is in it already: the format wants each name to have its own
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor):
+            plain = value.detach().cpu().contiguous()
+            tensors[name] = plain.clone() if plain.untyped_storage().data_ptr() in seen else plain
+            seen.add(plain.untyped_storage().data_ptr())
     rest = {k: v for k, v in values.items() if k not in tensors}
     return safetensors.torch.save(tensors, {"values": json.dumps(rest)})
 
@@ -37,7 +45,7 @@ def unpack(data: bytes) -> dict[str, Any]:
         header = json.loads(data[LENGTH.size : LENGTH.size + size])
         rest = json.loads(header.get("__metadata__", {}).get("values", "{}"))
         return {**safetensors.torch.load(data), **rest}
-    except (struct.error, SafetensorError, ValueError, AttributeError, TypeError) as error:
+    except DAMAGE as error:
         raise ValueError(f"not a complete payload of {len(data)} bytes: {error}") from error
 
 
