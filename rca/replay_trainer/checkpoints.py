@@ -6,6 +6,8 @@ writes in place, as many trainers do.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import logging
 import os
@@ -26,6 +28,7 @@ from rca.trace_inject.checkpoints import verify
 
 log = logging.getLogger("checkpoint")
 KEPT = {"latest": 2, "periodic": 3}
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 
 
@@ -34,7 +37,7 @@ def path_of(config: Config, run: Path, kind: str, step: int) -> Path:
 
 
 def write(config: Config, run: Path, kind: str, step: int, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], state: Mapping[str, Any]) -> Path:
-    """Write one checkpoint and give its path. Raises OSError."""
+    """Write one checkpoint and give its path; with no optimizer it has only weights, and nothing recovers from it. Raises OSError, which names the file."""
     whole = config.whole_checkpoints
     target = path_of(config, run, kind, step)
     into = target.with_name(target.name + ".partial") if whole else target
@@ -44,12 +47,15 @@ def write(config: Config, run: Path, kind: str, step: int, weights: Mapping[str,
     with rt.span("write", path=str(target), kind=kind):
         _write(into / MODEL, safetensors.torch.save(dict(weights), {"step": str(step)}))
         hold(config, run, f"{kind}_save_begun@{step}")
-        _write(into / OPTIMIZER, safetensors.torch.save(dict(optimizer)))
-        _write(into / STATE, json.dumps({"step": step, **state}, indent=1).encode())
-    rt.checkpoint_saved(into, step=step, kind=kind)
+        if optimizer:
+            _write(into / OPTIMIZER, safetensors.torch.save(dict(optimizer)))
+            _write(into / STATE, json.dumps({"step": step, **state}, indent=1).encode())
+    complete = rt.checkpoint_saved(into, step=step, kind=kind)
     if whole:
-        shutil.rmtree(target, ignore_errors=True)
-        into.rename(target)
+        if not complete:
+            _write(into / ".probe", b" " * 4096)  # raises what the disk says, if the disk is why
+            raise OSError(errno.EIO, f"no complete manifest could be written: {'; '.join(verify(into)[:3])}", str(into))
+        _take_place(into, target)
         _sync_folder(target.parent)
         _prune(target.parent, KEPT[kind])
     log.info("%s checkpoint of step %d saved: %s", kind, step, target)
@@ -57,10 +63,30 @@ def write(config: Config, run: Path, kind: str, step: int, weights: Mapping[str,
 
 
 def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error  # of a write or a sync it does not name the file
+
+
+def _take_place(into: Path, target: Path) -> None:
+    """Give a folder its name. One that has the name already is exchanged in one step, so that at no moment there is none."""
+    if target.exists() and _exchange(into, target):
+        shutil.rmtree(into, ignore_errors=True)
+        return
+    shutil.rmtree(target, ignore_errors=True)
+    into.rename(target)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """renameat2(2) with RENAME_EXCHANGE; False where the system or the file system has no such call."""
+    try:
+        return ctypes.CDLL(None).renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE) == 0
+    except AttributeError:
+        return False
 
 
 def _sync_folder(folder: Path) -> None:
@@ -78,7 +104,10 @@ def _steps(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _prune(folder: Path, keep: int) -> None:
-    for _, path in _steps(folder)[keep:]:
+    """Keep the newest that a run can recover from, and as many that have only weights: those must not drive out these."""
+    there = [path for _, path in _steps(folder)]
+    complete = [path for path in there if (path / STATE).exists()]
+    for path in [*complete[keep:], *[path for path in there if path not in complete][keep:]]:
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -87,6 +116,9 @@ def find(config: Config, run: Path, kind: str) -> Path | None:
     for _, path in _steps(config.folder_of(run, kind)):
         if not config.whole_checkpoints:
             return path
+        if not (path / STATE).exists():
+            log.info("checkpoint %s has only weights", path)
+            continue
         problems = _problems(path)
         if not problems:
             return path
@@ -95,10 +127,11 @@ def find(config: Config, run: Path, kind: str) -> Path | None:
 
 
 def _problems(path: Path) -> list[str]:
-    """Why a checkpoint cannot be loaded: it lacks the state of the run, or is not what its manifest says. One without a manifest was saved with tracing off."""
-    if not (path / STATE).exists():
-        return ["only weights"]
-    return verify(path) if any(path.glob("rca.manifest*.json")) else []
+    """Why a checkpoint cannot be loaded: it lacks a file, or is not what its manifest says."""
+    try:
+        return [f"{name} is not there" for name in (MODEL, OPTIMIZER, STATE) if not (path / name).exists()] or verify(path)
+    except OSError as error:
+        return [f"cannot be read: {error.strerror}"]
 
 
 def find_any(config: Config, run: Path) -> Path | None:

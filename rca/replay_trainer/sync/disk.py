@@ -18,9 +18,12 @@ class Sender:
         self.config, self.run = config, run
 
     def upload(self, version: int, weights: dict[str, Tensor]) -> None:
-        """See that the weights of a version lie in the checkpoint path and can be read. Raises ValueError `Invalid checkpoint format`, OSError."""
+        """See that the weights of a version lie in the checkpoint path and can be read. Raises ValueError `Invalid checkpoint format`, OSError.
+
+        What is written for this alone, where no save has left it, may be of an attempt before a recovery, with other settings: it is written again.
+        """
         path = checkpoints.path_of(self.config, self.run, KIND, version)
-        if not path.exists():
+        if not path.exists() or (self.config.whole_checkpoints and not (path / checkpoints.STATE).exists()):
             checkpoints.write(self.config, self.run, KIND, version, weights, {}, {})
         rt.checkpoint_loaded(path)
         try:
