@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import Any
 from rca.errors import RcaError
 
 SYNCS = ("collective", "disk", "astate")
-NAME = "config.json"
+NAME, METRICS = "config.json", "metrics.jsonl"  # of the folder of a run
+WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}
 DATA_ADDRESS = "RCA_TRAIN_DATA_ADDRESS"  # environment variable: the address of a host on the data network
 
 
@@ -22,7 +25,7 @@ class Config:
 
     # what is learned
     seed: int = 7
-    steps: int = 150
+    steps: int = 80
     prompts: int = 16  # per step
     group: int = 16  # samples of one prompt: G of GRPO
     digits: int = 3  # length of the task's strings
@@ -39,7 +42,7 @@ class Config:
     train_ranks: int = 2
     reference_ranks: int = 1
     rollout_ranks: int = 2
-    weight_sync: str = "astate"  # one of SYNCS
+    weight_sync: str = "astate"  # collective, disk or astate
     colocated: bool = False  # train rank i and rollout worker i take turns on device i
     device_bytes: int = 1 << 30  # the memory of one device where it is a stand-in
     latest_every: int = 1
@@ -75,6 +78,18 @@ class Config:
         for name in ("steps", "prompts", "digits", "layers", "width", "heads", "updates", "train_ranks", "rollout_ranks", "tries", "latest_every", "periodic_every"):
             if getattr(self, name) < 1:
                 raise wrong(name, "at least 1")
+        for name in (f.name for f in dataclasses.fields(self) if f.type == "float"):
+            if not math.isfinite(getattr(self, name)):
+                raise wrong(name, "a finite number")
+        for name in ("temperature", "learning_rate", "device_bytes", *(f.name for f in dataclasses.fields(self) if f.name.endswith("_timeout_s"))):
+            if getattr(self, name) <= 0:
+                raise wrong(name, "above 0")
+        for name in ("clip_low", "clip_high", "kl_weight", "meta_server_keeps"):
+            if getattr(self, name) < 0:
+                raise wrong(name, "0 or more")
+        for name in ("seed", "device_bytes"):
+            if abs(getattr(self, name)) >= 1 << 63:
+                raise wrong(name, "below 2^63")
         if self.group < 2:
             raise wrong("group", "at least 2: an advantage is relative to the group")
         if self.width % self.heads:
@@ -101,6 +116,22 @@ class Config:
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
 
+    def to_toml(self) -> str:
+        """The same as TOML with what each setting means, as `read` takes it."""
+        import inspect
+
+        lines = []
+        for line in inspect.getsource(type(self)).splitlines():
+            if line.startswith("    # "):
+                lines += ["", line.strip()]
+            elif found := re.match(r"    (\w+): [^=]+ = [^#]*(?:# (.*))?", line):
+                value = getattr(self, found[1])
+                text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+                lines.append(f"{found[1]} = {text}" + (f"  # {found[2]}" if found[2] else ""))
+            elif line.startswith("    def "):
+                break
+        return "\n".join(lines[1:]) + "\n"
+
     @classmethod
     def read(cls, path: Path) -> Config:
         """The settings in a TOML or JSON file. Raises RcaError for one that is no such file, or names what does not exist."""
@@ -108,9 +139,9 @@ class Config:
             text = path.read_text("utf-8")
             values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
         except OSError as error:
-            raise RcaError(f"cannot read the settings: {error.strerror}", where=str(path)) from error
-        except ValueError as error:
-            raise RcaError(f"the settings are no valid {path.suffix[1:].upper()}: {error}", where=str(path)) from error
+            raise RcaError(f"cannot read the settings: {(error.strerror or str(error)).lower()}", where=str(path)) from error
+        except (ValueError, RecursionError) as error:
+            raise RcaError(f"the settings are no valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}", where=str(path)) from error
         return cls.of(values, str(path))
 
     @classmethod
@@ -119,13 +150,19 @@ class Config:
         import difflib
 
         known = {f.name: f for f in dataclasses.fields(cls)}
+        if not isinstance(values, dict):
+            raise RcaError("the settings must be a table of names and values", where=where)
         given = {}
-        for name, value in values.items() if isinstance(values, dict) else ():
+        for name, value in values.items():
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 raise RcaError(f"no such setting: `{name}`", where=where, hint=f"did you mean `{near[0]}`?" if near else "`rca train --settings` lists them")
             given[name] = _as(known[name], value, where)
-        return cls(**given)
+        try:
+            return cls(**given)
+        except RcaError as error:
+            error.where = error.where or where
+            raise
 
 
 def _as(setting: dataclasses.Field[Any], value: Any, where: str | None) -> Any:
@@ -140,6 +177,8 @@ def _as(setting: dataclasses.Field[Any], value: Any, where: str | None) -> Any:
             if not isinstance(value, bool):
                 raise ValueError
             return value
+        if isinstance(value, bool) or (kind == "int" and isinstance(value, float)) or (kind == "str" and not isinstance(value, str)):
+            raise ValueError  # no silent change of the value
         return {"int": int, "float": float, "str": str}[kind](value)
-    except (KeyError, TypeError, ValueError):
-        raise RcaError(f"`{setting.name}` must be {kind}: `{value}`", where=where) from None
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise RcaError(f"`{setting.name}` must be {WORDS.get(kind, 'names')}: `{value}`", where=where) from None
