@@ -2,24 +2,26 @@
 
 from typing import Any
 
-from rca.console import say
+from rca.console import is_terminal, say
 from rca.given import OK
 
 HELP = """Train a small policy by GRPO with a controller, SPMD train and reference workers, rollout workers and a MetaServer, all of them real processes.
 
-It learns within minutes on two cores, leaves logs and traces as `rca analyze` wants them, and can be broken on purpose (`rca scenarios`). RUN is a folder that
-is made, `runs/<time>` by default: `logs/`, `checkpoints/`, `metrics.jsonl`, `config.json`. A run that ended early is taken up again with --resume.
+It learns within a minute on two cores, leaves logs and traces as `rca analyze` wants them, and can be broken on purpose (`rca scenarios`). RUN is a folder that
+is made, `runs/<time>` by default: `logs/`, `checkpoints/`, `metrics.jsonl`, `config.json`. A run that ended early, by Ctrl-C or otherwise, is taken up again with
+--resume.
 
 \b
 Examples:
   rca train
   rca train runs/mine --steps 50 --set weight_sync=disk --set colocated=true
   rca train runs/mine --resume --steps 200
+  rca train --settings > mine.toml && rca train --config mine.toml
   rca analyze runs/mine/logs
 
-Exit codes: 0 all steps done, 1 the run failed, 2 wrong usage.
+Exit codes: 0 all steps done, 1 the run failed, 2 wrong usage, 130 interrupted.
 """
-FAILED = 1
+FAILED, INTERRUPTED = 1, 130
 NEEDED = ("torch", "safetensors", "httpx", "starlette", "uvicorn", "numpy")
 
 
@@ -34,7 +36,7 @@ def add(cli: Any) -> None:
     Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; several times if need be.")]
     File = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings in a TOML or JSON file.")]
     Resume = Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of RUN, with its settings.")]
-    Settings = Annotated[bool, typer.Option("--settings", help="Print all settings and their values, and do nothing else.")]
+    Settings = Annotated[bool, typer.Option("--settings", help="Print all settings with what they mean, as a file for --config, and do nothing else.")]
 
     @cli.command("train", help=HELP)
     def train_command(run: Run = None, steps: Steps = None, set_: Set = None, config: File = None, resume: Resume = False, settings: Settings = False) -> int:
@@ -65,6 +67,8 @@ def train(run: str | None, steps: int | None, changes: list[str], file: str | No
     """Run the trainer in the foreground; gives the exit code."""
     import dataclasses
     import json
+    import os
+    import shlex
     from pathlib import Path
 
     from rca.errors import RcaError
@@ -72,14 +76,16 @@ def train(run: str | None, steps: int | None, changes: list[str], file: str | No
 
     if resume and run is None:
         raise RcaError("--resume needs the folder of a run", hint="rca train runs/mine --resume")
+    if resume and file is not None:
+        raise RcaError("--resume goes on with the settings of the run, not with those of --config", hint="--set NAME=VALUE changes single ones")
     folder = Path(run) if run is not None else _new_folder()
     if resume:
-        if not (folder / NAME).exists():
+        if not os.path.exists(folder / NAME):
             raise RcaError(f"no run to resume: `{folder}`", hint=f"the folder of a run has a file `{NAME}`")
         values = dataclasses.asdict(Config.read(folder / NAME)) | {"hold_at": ()}
-    elif (folder / NAME).exists():
-        raise RcaError(f"there is a run already: `{folder}`", hint="--resume goes on with it; or name another folder")
     else:
+        if not settings:
+            _usable(folder, run)
         values = dataclasses.asdict(Config.read(Path(file))) if file is not None else {}
     for change in changes:
         name, equals, value = change.partition("=")
@@ -90,10 +96,14 @@ def train(run: str | None, steps: int | None, changes: list[str], file: str | No
     if settings:
         from rca.report.write import to_stdout
 
-        to_stdout(config.to_json())
+        to_stdout(config.to_toml())
         return OK
     needs_trainer()
-    code = _run(folder, config)
+    try:
+        code = _run(folder, config)
+    except KeyboardInterrupt:
+        say(f"interrupted; all processes of the run are ended\nhint: go on with: rca train {shlex.quote(str(folder))} --resume")
+        return INTERRUPTED
     if code == OK:
         say(f"finished; the run is in {folder}")
         return OK
@@ -102,29 +112,55 @@ def train(run: str | None, steps: int | None, changes: list[str], file: str | No
         say(f"the run failed in {told['stage']}{'' if told['step'] is None else ', step ' + str(told['step'])}: {told['error'][:300]}")
     except (OSError, ValueError, KeyError):
         say("the run failed: the controller is gone")
-    say(f"hint: rca analyze {folder / 'logs'}; or go on with: rca train {folder} --resume")
+    say(f"hint: rca analyze {shlex.quote(str(folder / 'logs'))}; or go on with: rca train {shlex.quote(str(folder))} --resume")
     return FAILED
 
 
+def _usable(folder: Any, given: str | None) -> None:
+    """Raise RcaError for a folder that a new run cannot have to itself: what a run finds in its folder it may replace."""
+    import os
+
+    from rca.errors import RcaError
+    from rca.replay_trainer.config import NAME
+
+    if given is not None and not given.strip():
+        raise RcaError("the name of the run's folder is empty")
+    if os.path.exists(folder / NAME):
+        raise RcaError(f"there is a run already: `{folder}`", hint="--resume goes on with it; or name another folder")
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise RcaError(f"the run needs a folder, and this is a file: `{folder}`", hint="name another folder")
+    try:
+        if os.path.isdir(folder) and os.listdir(folder):
+            raise RcaError(f"the folder is not empty, and what is in it is no run: `{folder}`", hint="name a folder that is not there yet")
+    except OSError as error:
+        raise RcaError(f"cannot use the run's folder: {(error.strerror or str(error)).lower()}", where=str(folder)) from error
+
+
 def _new_folder() -> Any:
+    """A folder by the time, of which there is none yet; two runs may start in one second."""
+    import os
     import time
     from pathlib import Path
 
-    return Path("runs") / time.strftime("%Y-%m-%d-%H%M%S")
+    name = time.strftime("%Y-%m-%d-%H%M%S")
+    return next(path for number in range(1, 1000) if not os.path.lexists(path := Path("runs") / (name if number == 1 else f"{name}-{number}")))
 
 
 def _run(folder: Any, config: Any) -> int:
     """Start the system and wait for its end, showing how far it is. SIGTERM and Ctrl-C end everything that was started."""
+    import functools
     import signal
     import sys
 
     from rca.replay_trainer.launch import System
-    from rca.replay_trainer.progress import Bar, Lines, Metrics
+    from rca.replay_trainer.progress import Bar, Lines, Metrics, starting
 
     signal.signal(signal.SIGTERM, interrupted)
-    say(f"run {folder}: {config.steps} steps, {config.train_ranks} train, {config.rollout_ranks} rollout, {config.reference_ranks if config.uses_reference else 0} reference, weights by {config.weight_sync}")
+    references = config.reference_ranks if config.uses_reference else 0
+    say(f"run {folder}: {config.steps} steps, {config.train_ranks} train, {config.rollout_ranks} rollout, {references} reference, weights by {config.weight_sync}; starting the workers")
     metrics = Metrics(folder)
     metrics.read()  # of earlier attempts
-    display = Bar(metrics, config.steps) if sys.stderr is not None and sys.stderr.isatty() else Lines(metrics, config.steps, say)
+    waiting = functools.partial(starting, config, folder)
+    display = Bar(metrics, config.steps, waiting) if is_terminal(sys.stderr) else Lines(metrics, config.steps, say, waiting)
     with System(folder.resolve(), config) as system, display:
         return system.wait(display)

@@ -5,9 +5,9 @@ What a cautious system does at an error and what many do is chosen by `whole_bat
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ import torch
 
 from rca import trace_inject as rt
 from rca.replay_trainer import batch, checkpoints, grpo, task
-from rca.replay_trainer.config import Config
+from rca.replay_trainer.config import METRICS, Config
 from rca.replay_trainer.errors import FrameworkError, InferenceEngineError, SchedulerError, TrainerError
 from rca.replay_trainer.holds import hold
 from rca.replay_trainer.rpc import Caller, Worker, find, wait_future_ordered
 
 log = logging.getLogger("controller")
-METRICS = "metrics.jsonl"
+ERROR_MAX = 600  # characters
 
 
 def main(config: Config, run: Path) -> int:
@@ -39,10 +39,14 @@ def main(config: Config, run: Path) -> int:
     except Exception as error:
         log.exception("training failed: %s: %s", type(error).__name__, error)
         stage, step = loop.at if loop is not None else ("init", None)
-        _write(run / "failed.json", {"error": f"{type(error).__name__}: {error}", "step": step, "stage": stage})
+        _tell(run, error, stage, step)
         _stop_all(config, caller)
         return 1
-    _stop_all(config, caller)
+    try:
+        _stop_all(config, caller)
+    except SchedulerError as error:
+        _tell(run, error, "cleanup", None)
+        raise
     return 0
 
 
@@ -51,6 +55,8 @@ def _workers(config: Config, run: Path) -> dict[str, list[Worker]]:
     with rt.stage("init"):
         roles = {"train": config.train_ranks, "rollout": config.rollout_ranks} | ({"reference": config.reference_ranks} if config.uses_reference else {})
         workers = {role: find(run, role, ranks, config.start_timeout_s) for role, ranks in roles.items()}
+        if config.weight_sync == "astate":
+            find(run, "meta_server", 1, config.start_timeout_s)
         for worker in (worker for role in workers.values() for worker in role):
             log.info("%s is at %s", worker.name, worker.url)
         return workers
@@ -68,10 +74,17 @@ def _stop_all(config: Config, caller: Caller | None) -> None:
             raise SchedulerError(f"Failed to stop job: {failed}") from failed
 
 
-def _write(path: Path, value: dict[str, Any]) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(json.dumps(value) + "\n")
-    aside.replace(path)
+def _tell(run: Path, error: BaseException, stage: str, step: int | None) -> None:
+    """Leave `failed.json`: what ended the run, at which stage of which step. The launcher has reserved its space, so that a full disk can be told of."""
+    text = json.dumps({"error": f"{type(error).__name__}: {error}"[:ERROR_MAX], "step": step, "stage": stage}) + "\n"
+    reserved = run / ".failed.json"
+    try:
+        with reserved.open("r+b" if reserved.exists() else "wb") as file:
+            file.write(text.encode("ascii"))
+            file.truncate()
+        reserved.replace(run / "failed.json")
+    except OSError as lost:
+        log.error("cannot write failed.json: %s", lost)
 
 
 class _Loop:
@@ -92,11 +105,26 @@ class _Loop:
             loaded = wait_future_ordered(self.caller.call_all("train", "load", {"path": str(path) if path else None}, config.rpc_timeout_s))
             if len({answer["digest"] for answer in loaded}) > 1:
                 raise FrameworkError(f"train ranks do not agree on the weights: {[answer['digest'] for answer in loaded]}")
+        self._forget_after(int(loaded[0]["step"]))
         with self._stage("load", None):
             for role in ("reference", "rollout"):
                 if role in self.caller.workers:
                     wait_future_ordered(self.caller.call_all(role, "load", {}, config.rpc_timeout_s))
         return int(loaded[0]["step"])
+
+    def _forget_after(self, done: int) -> None:
+        """Take the rows of steps that are done again, and half a line, from the metrics of earlier attempts."""
+        file = self.run / METRICS
+        if not file.exists():
+            return
+        kept = []
+        for line in file.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                if json.loads(line)["step"] <= done:
+                    kept.append(line + b"\n")
+        aside = file.with_name(f".{METRICS}")
+        aside.write_bytes(b"".join(kept))
+        aside.replace(file)
 
     # --- one step ---------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ A run is a folder: `config.json`, `logs/` (what `rca analyze` is given: controll
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -23,11 +24,14 @@ from rca.errors import RcaError
 from rca.replay_trainer.config import DATA_ADDRESS, NAME, Config
 from rca.replay_trainer.hosts import Here
 from rca.replay_trainer.skewed import SKEW
+from rca.replay_trainer.tied import LAUNCHER
 
 log = logging.getLogger("launcher")
 POLL_S = 0.1
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 TEMPORARY = ("addresses", "devices", "holds")  # of one attempt
+LOCK = ".lock"
+RESERVE_BYTES = 4096  # for `failed.json`: what ended a run must find room on a full disk too
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "NO_COLOR": "1"}
 
 
@@ -57,15 +61,23 @@ class System:
         self._told: set[str] = set()
         self.attempt = 1
         self._log_file: logging.Handler | None = None
+        self._lock: Any = None
 
     # --- start ------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start everything; the controller waits for the others by itself. Raises RcaError if the folder cannot be used."""
+        """Start everything; the controller waits for the others by itself. Raises RcaError if the folder cannot be used; nothing is left then."""
         try:
             self._prepare()
+            self._begin_all()
         except OSError as error:
+            self.stop()
             raise RcaError(f"cannot use the run's folder: {(error.strerror or str(error)).lower()}", where=str(error.filename or self.run)) from error
+        except BaseException:
+            self.stop()
+            raise
+
+    def _begin_all(self) -> None:
         config = self.config
         if config.weight_sync == "astate":
             self._worker("meta_server", 0)
@@ -80,15 +92,25 @@ class System:
 
     def _prepare(self) -> None:
         self.run.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.run / LOCK).open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RcaError("the run is going on: another process has it", where=str(self.run), hint="wait until it ends, or name another folder") from None
+        except OSError:  # a file system without locks
+            pass
+        aside = self.run / f".{NAME}"
+        aside.write_text(self.config.to_json())
+        aside.replace(self.run / NAME)
         for name in TEMPORARY:
             shutil.rmtree(self.run / name, ignore_errors=True)
             (self.run / name).mkdir()
         (self.run / "failed.json").unlink(missing_ok=True)
+        (self.run / ".failed.json").write_bytes(b" " * RESERVE_BYTES)
         (self.run / "logs" / "trace").mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError, ValueError):
             self.attempt = int((self.run / "attempts").read_text()) + 1
         (self.run / "attempts").write_text(str(self.attempt))
-        (self.run / NAME).write_text(self.config.to_json())
         self._log_file = logging.FileHandler(self.run / "logs" / "launcher.log")
         self._log_file.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
         log.addHandler(self._log_file)
@@ -99,8 +121,11 @@ class System:
     def environment(self, host: Any) -> dict[str, str]:
         """Of every process on a host."""
         kept = {name: os.environ[name] for name in self.program.kept if name in os.environ}
+        if "PYTHONPATH" in self.program.kept:
+            kept["PYTHONPATH"] = _found_from_anywhere(kept.get("PYTHONPATH", ""))
         trace = {"RCA_TRACE_DIR": str(self.seen / "logs" / "trace")} if self.traced else {"RCA_TRACE_OFF": "1"}
-        return {**kept, **ENVIRONMENT, **trace, "RCA_TRAIN_ATTEMPT": str(self.attempt), DATA_ADDRESS: host.data_address, SKEW: str(self.skews.get(host.name, 0.0)), **self.program.environment}
+        own = {"RCA_TRAIN_ATTEMPT": str(self.attempt), LAUNCHER: str(os.getpid()), DATA_ADDRESS: host.data_address, SKEW: str(self.skews.get(host.name, 0.0))}
+        return {**kept, **ENVIRONMENT, **trace, **own, **self.program.environment}
 
     def _worker(self, role: str, rank: int) -> None:
         host = self.host_of(role, rank)
@@ -114,7 +139,7 @@ class System:
         folder = self.seen / "logs" / role
         (self.run / "logs" / role).mkdir(exist_ok=True)
         argv = [
-            *self.program.python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "--redirects=3", f"--log-dir={folder}", "--module",
+            *self.program.python, "-m", "rca.replay_trainer.tied", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "--redirects=3", f"--log-dir={folder}", "--module",
             *self._module(host, "rca.replay_trainer.worker"), role, "--folder", str(self.seen), "--address", host.address,
         ]  # fmt: skip
         self._begin(role, host, argv, self.run / "logs" / role / "console.log", self.groups.get((role, 0)))
@@ -125,7 +150,7 @@ class System:
         roles = [("controller", 0), ("train", 0), *([("reference", 0)] if config.uses_reference else []), *(("rollout", rank) for rank in range(config.rollout_ranks))]
         hosts = {host.name: host for host in (self.host_of(*role) for role in roles)}
         for name, host in sorted(hosts.items()):
-            argv = [*self.program.python, "-m", *self._module(host, "rca"), "sample", "--interval", "1", "-o", str(self.seen / "logs" / "trace")]
+            argv = [*self.program.python, "-m", "rca.replay_trainer.tied", *self._module(host, "rca"), "sample", "--interval", "1", "-o", str(self.seen / "logs" / "trace")]
             self._begin(f"sampler-{name}", host, argv, self.run / "sampler.log", None)
 
     def _module(self, host: Any, name: str) -> list[str]:
@@ -178,7 +203,7 @@ class System:
         self._wait(left)
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)  # torchrun's children are in the session that it began
+                os.killpg(process.pid, signal.SIGKILL)  # what torchrun started has sessions of its own, and is tied to it
         for process in left:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE_S)
@@ -187,6 +212,8 @@ class System:
             log.removeHandler(self._log_file)
             self._log_file.close()
             self._log_file = None
+        if self._lock is not None:
+            self._lock.close()
 
     def _wait(self, processes: list[subprocess.Popen[bytes]]) -> None:
         end = time.monotonic() + GRACE_S
@@ -199,6 +226,13 @@ class System:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
+
+
+def _found_from_anywhere(path: str) -> str:
+    """PYTHONPATH for workers, which start in another folder: what is relative becomes absolute, and a checkout that is not installed is found."""
+    package = Path(__file__).resolve().parents[2]
+    own = [] if package.name in ("site-packages", "dist-packages") else [str(package)]
+    return os.pathsep.join(dict.fromkeys([*(os.path.abspath(part) for part in path.split(os.pathsep) if part), *own]))
 
 
 def ended(code: int) -> str:

@@ -6,8 +6,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from rca import trace_inject as rt
 from rca.replay_trainer import sync, task
 from rca.replay_trainer.config import Config
@@ -55,11 +53,12 @@ class _Engine:
 
     def generate(self, values: dict[str, Any]) -> dict[str, Any]:
         """G samples of each prompt with their log-probabilities and rewards. The samples depend on seed, step and rank alone."""
+        task.known(values["prompts"], "prompts")
         self._take()
         self.device.check("generate")
         config, step = self.config, int(values["step"])
         prompts = values["prompts"].repeat_interleave(config.group, 0)  # [b, L]
-        generator = torch.Generator().manual_seed(((config.seed * 1_000_003 + step) << 10) + self.rank)
+        generator = task.generator(config, "rollout", step, self.rank)
         answers, logprobs = sample(self.learner.model, prompts, task.answer_length(config), config.temperature, generator)  # [b, N], [b, N]
         rewards = task.rewards(prompts, answers)  # [b]
         rt.handoff("rollout_batch", answers, key=f"rollout_batch-{self.rank}-{step}", to="controller", rows=len(answers))

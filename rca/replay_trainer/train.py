@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from rca import trace_inject as rt
-from rca.replay_trainer import checkpoints, sync
+from rca.replay_trainer import checkpoints, sync, task
 from rca.replay_trainer.config import Config
 from rca.replay_trainer.device import Device
 from rca.replay_trainer.learner import Learner
@@ -81,6 +81,8 @@ class _Engine:
         reference = values.get("reference_logprobs")  # [b, N]
         if reference is not None and reference.shape != values["logprobs"].shape:
             raise ValueError(f"Tensor shape mismatch for KL computation: {list(values['logprobs'].shape)} and {list(reference.shape)}")
+        task.known(values["prompts"], "prompts")
+        task.known(answers, "answers")
         tokens = answers.numel() + values["prompts"].numel()
         self._take()
         self.device.check("train_batch")

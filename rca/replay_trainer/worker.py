@@ -10,6 +10,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from rca.replay_trainer.tied import tie
+
 ROLES = ("train", "reference", "rollout", "meta_server", "controller")
 log = logging.getLogger("worker")
 
@@ -22,6 +24,7 @@ def main() -> int:
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--rank", type=int, default=int(os.environ.get("RANK", "0")))
     given = parser.parse_args()
+    tie()
 
     from rca.replay_trainer.config import NAME, Config
     from rca.replay_trainer.serve import prepare, serve
