@@ -74,7 +74,7 @@ def annotate(view: View) -> list[Event]:
             extra["outside"] = True
         if event.kind in CRASHES and _after_wait(event, view):
             extra["after_wait"] = True
-        if event.kind == Kind.SCHEDULER_STOP and _after_exit(event, view):
+        if (event.kind == Kind.SCHEDULER_STOP and _after_exit(event, view)) or (event.kind in (Kind.SCHEDULER_STOP, Kind.AGENT_SIGNALLED) and _given_up(event, view)):
             extra["after_exit"] = True
         if event.kind == Kind.IO_ERROR and _local_disk(event, view):
             extra["local"] = True
@@ -162,6 +162,14 @@ def _after_exit(stop: Event, view: View) -> bool:
         if event.source == stop.source and event.offset < stop.offset and not WORD_OF_STOP.search(stop.text):
             return True
     return False
+
+
+def _given_up(stop: Event, view: View) -> bool:
+    """Whether the job's own clean-up had begun before it was told to stop, and somebody had reported an error before that."""
+    begun = view.course.given_up_ns()
+    if begun is None or stop.time_ns is None or stop.time_ns < begun:
+        return False
+    return any(e.time_ns is not None and e.time_ns <= begun and e.severity in ("error", "fatal") and e.kind not in (Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP) and begun - e.time_ns < progress.SURVIVED_NS for e in view.events)
 
 
 def _local_disk(event: Event, view: View) -> bool:

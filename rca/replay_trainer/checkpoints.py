@@ -44,17 +44,16 @@ def write(config: Config, run: Path, kind: str, step: int, weights: Mapping[str,
     if whole:
         shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True, exist_ok=True)
-    with rt.span("write", path=str(target), kind=kind):
+    with rt.saving(into, step=step, kind=kind):
         _write(into / MODEL, safetensors.torch.save(dict(weights), {"step": str(step)}))
         hold(config, run, f"{kind}_save_begun@{step}")
         if optimizer:
             _write(into / OPTIMIZER, safetensors.torch.save(dict(optimizer)))
             _write(into / STATE, json.dumps({"step": step, **state}, indent=1).encode())
-    complete = rt.checkpoint_saved(into, step=step, kind=kind)
     if whole:
-        if not complete:
+        if problems := verify(into):
             _write(into / ".probe", b" " * 4096)  # raises what the disk says, if the disk is why
-            raise OSError(errno.EIO, f"no complete manifest could be written: {'; '.join(verify(into)[:3])}", str(into))
+            raise OSError(errno.EIO, f"no complete manifest could be written: {'; '.join(problems[:3])}", str(into))
         _take_place(into, target)
         _sync_folder(target.parent)
         _prune(target.parent, KEPT[kind])

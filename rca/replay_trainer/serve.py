@@ -49,6 +49,7 @@ class Service:
 
 def prepare(role: str, rank: int, trace: str | None) -> None:
     """Log and journal."""
+    os.environ |= {"RCA_ROLE": role} | ({} if role in LEADERS else {"RCA_RANK": str(rank)})  # for the log lines where tracing is off
     rt.install(trace, role=role, rank=None if role in LEADERS else rank)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     for chatty in ("httpx", "httpcore", "uvicorn.error"):

@@ -288,6 +288,8 @@ def _loudest(match: Match, run: Run, graph: Graph) -> Event:
     by_id = {e.event_id: e for e in run.events}
     effects = [by_id[i] for i in graph.effects(match.cause.event_id)]
     loud = [e for e in effects if e.kind in VICTIM_KINDS and e.kind not in QUIET_KINDS and e.kind != Kind.AGENT_STOPS_SIBLING]
+    if not loud and match.cause.attrs.get("lived_on"):  # what it went on from comes back later, where the run ends of it
+        loud = [e for e in run.events if e.kind == match.cause.kind and not e.attrs.get("lived_on") and e.severity in ("error", "fatal") and (e.time_ns or 0) > (match.cause.time_ns or 2**62)]
     return min(loud, key=lambda e: (e.kind == Kind.AGENT_REPORT, e.time_ns or 2**62, e.event_id)) if loud else match.cause
 
 

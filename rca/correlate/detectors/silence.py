@@ -7,11 +7,13 @@ were waited for. When every rank timed out, nobody is missing, and the fault lie
 from __future__ import annotations
 
 from rca.correlate.progress import WAITED, Proc
+from rca.correlate.roles import world_of
 from rca.correlate.view import View
 from rca.model import Event
 from rca.taxonomy import Kind
 
 MOST = 64  # silent ranks that are looked at one by one; where more are silent, silence names nobody
+TOGETHER_NS = 30 * 10**9  # members of one collective give up within this time of each other
 LOGGING_NS = 2_500_000_000  # a rank that wrote within this time of the others' end was busy, not stuck
 
 
@@ -21,7 +23,7 @@ def detect(view: View) -> list[Event]:
     for number in range(view.identity.attempts):
         procs = [p for p in view.attempt(number) if p.rank is not None and not p.lent]
         waiting = [p for p in procs if _waited(p)]
-        if not waiting:
+        if not waiting or _in_another_group(waiting, view):
             continue
         # Ray folds lines that several workers print alike: on the driver's console the silence of one says nothing.
         alive = [p for p in procs if p.alive and not _waited(p) and not (p.writers and all(w.forwarded for w in p.writers))]
@@ -35,6 +37,13 @@ def detect(view: View) -> list[Event]:
         elif whole and len(waiting) == len(procs) and len(procs) > 1:
             found.append(_everyone(waiting))
     return found
+
+
+def _in_another_group(waiting: list[Proc], view: View) -> bool:
+    """Whether workers of another role waited in the same collective: it is that of the weights, in which not every rank of this world takes part."""
+    times = [t for p in waiting if (t := _gave_up(p)) is not None]
+    others = [e for e in view.of(*WAITED) if e.rank is None and world_of(e.role) and e.time_ns is not None]
+    return any(abs(e.time_ns - t) <= TOGETHER_NS for e in others for t in times)
 
 
 def _waited(proc: Proc) -> bool:

@@ -42,7 +42,7 @@ class _Member:
             options._devices = [dist.ProcessGroupGloo.create_device(hostname=mine)]
             options._timeout = patience
             self._group = dist.ProcessGroupGloo(dist.PrefixStore(GROUP, self._store), self.number, size, options)
-            log.info("group `%s` joined as rank %d of %d over %s", GROUP, self.number, size, mine)
+            log.info("joined group `%s` as its member %d, %d in all, over %s", GROUP, self.number, size, mine)
         return self._group
 
     def _open_store(self, size: int, patience: timedelta) -> Any:

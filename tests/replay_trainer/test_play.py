@@ -1,0 +1,42 @@
+"""Scenarios played for real: what broke is found out from the logs alone; and the recorded bundles that come with the program."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from rca import cli
+from rca.replay_trainer import scenario
+from rca.replay_trainer.play import cannot
+from rca.scenario_check import compare
+
+#: Of the ten, those that are played in every run of the tests: a file system, a control group and a process that hangs. `RCA_SCENARIOS=all` plays all.
+PLAYED = scenario.names() if os.environ.get("RCA_SCENARIOS") == "all" else [name for name in scenario.names() if name[:2] in ("04", "05", "10")]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", PLAYED)
+def test_a_scenario_is_played_and_found_out(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`rca scenarios run` leaves logs, a recording and the truth; `rca scenarios check` is right about it."""
+    if reason := cannot(scenario.load(name)):
+        pytest.skip(reason)
+    assert cli.main(["scenarios", "run", name, "-o", str(tmp_path)]) == 0, capsys.readouterr().err
+    assert sorted(path.name for path in (tmp_path / name).iterdir()) == ["logs", "recording", "truth.json"]
+    assert cli.main(["scenarios", "check", name, "-o", str(tmp_path)]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", [path.parent.name for path in sorted(scenario.root().glob("*/truth.json"))])
+def test_a_bundle_is_found_out(name: str) -> None:
+    """The small recorded logs of each scenario: cause, stages and place."""
+    assert compare(scenario.root() / name).problems == ()
+
+
+def test_bundles_say_nothing_of_the_machine_that_they_were_made_on() -> None:
+    """Their paths are neutral."""
+    for path in scenario.root().glob("*/logs/**/*"):
+        text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
+        assert not any(word in text for word in ("/root/", "/home/", "/work/", "/tmp/", "/var/folders")), path
