@@ -20,6 +20,7 @@ MASK = (1 << 64) - 1
 SPREAD = 0x9E3779B97F4A7C15  # odd: trace ids that differ stay different
 SERVER, CLIENT, PRODUCER, CONSUMER = 2, 3, 4, 5
 OK, ERROR = 1, 2
+LATE = 0.9  # of the time that its caller waited: durations, since clocks differ
 BOUNDS_MAX = 4000  # pairs of one two hosts that are kept
 TRIM = 20  # of so many bounds one may be wrong
 Bound = tuple[str, str, int, int]
@@ -38,7 +39,7 @@ class Spans:
     raws: dict[tuple[str, int], str] = field(default_factory=dict)  # lines that ingest kept, by file and offset
     records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # hand-overs and acknowledgements, with their files
     up: array = field(default_factory=lambda: array("q"))  # the parent's row, or one of the numbers above
-    answered: bytearray = field(default_factory=bytearray)  # of a call: 0 no span of the callee, 1 it ended well, 2 it failed, 3 it has no end
+    answered: bytearray = field(default_factory=bytearray)  # of a call: 0 no span of the callee, 1 it ended well, 2 it failed, 3 it has no end, 4 it ended well when its caller had given up
     begun: dict[int, int] = field(default_factory=dict)  # an end that stands in another file than its start -> the row of the start
     served: dict[int, int] = field(default_factory=dict)  # callee -> the process that answered
     _bounds: dict[tuple[str, str], list[tuple[int | None, int | None]]] = field(default_factory=dict)
@@ -237,6 +238,8 @@ def _link(spans: Spans) -> None:
         if above < 0 or marks[above] & 7 not in (CLIENT, PRODUCER) or procs[above] == procs[row]:
             continue
         status = 3 if ends[row] == NO_TIME else 2 if marks[row] >> 3 == ERROR else 1
+        if status == 1 and marks[above] >> 3 == ERROR and NO_TIME not in (ends[above], starts[above], starts[row]) and ends[row] - starts[row] >= LATE * (ends[above] - starts[above]):
+            status = 4
         answered[above] = max(answered[above], status)
         spans.served.setdefault(peers[above], procs[row])
         _bound(spans, above, row, starts, ends)

@@ -71,5 +71,5 @@ def _processor(place: Place, folder: str) -> dict[str, float]:
         name, _, value = line.partition(" ")
         if name in ("throttled_usec", "throttled_time") and value.strip().isdecimal():
             seconds = int(value) / (1e6 if name == "throttled_usec" else 1e9)
-            return {"cpu.throttled_s": seconds} if seconds else {}
+            return {"cpu.throttled_s": seconds}  # a zero as well: from where it rises is the news
     return {}
