@@ -102,7 +102,8 @@ def train(run: str | None, steps: int | None, changes: list[str], file: str | No
     try:
         code = _run(folder, config)
     except KeyboardInterrupt:
-        say(f"interrupted; all processes of the run are ended\nhint: go on with: rca train {shlex.quote(str(folder))} --resume")
+        say("interrupted; all processes of the run are ended")
+        say(f"hint: go on with: rca train {shlex.quote(str(folder))} --resume")
         return INTERRUPTED
     if code == OK:
         say(f"finished; the run is in {folder}")

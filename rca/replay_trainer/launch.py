@@ -180,7 +180,8 @@ class System:
                 (log.info if code == 0 else log.warning)("%s (pid %d) ended: %s", name, process.pid, ended(code))
                 with contextlib.suppress(OSError):  # so that whoever waits for it to come up need not
                     (self.run / "addresses" / f"{name}.gone").write_text(ended(code))
-        return self.processes["controller"].poll()
+        controller = self.processes.get("controller")
+        return controller.poll() if controller is not None else None
 
     def wait(self, tick: Callable[[], Any] = lambda: None) -> int:
         """Until the controller ends; gives its exit code. `tick` is called now and then."""

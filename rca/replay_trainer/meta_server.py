@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -24,7 +26,7 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
     arrived = asyncio.Condition()
 
     async def put(request: Request) -> Response:
-        key = request.query_params["key"]
+        key = _key(request)
         blobs[key] = await request.body()
         if keep := config.meta_server_keeps:
             for old in sorted((k for k in blobs), key=_version, reverse=True)[keep:]:
@@ -37,17 +39,26 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
         return JSONResponse({"bytes": held})
 
     async def get(request: Request) -> Response:
-        key = request.query_params["key"]
-        wait_s = min(float(request.query_params.get("wait_s", 0)), WAIT_MAX_S)
-        async with arrived:
-            try:
-                await asyncio.wait_for(arrived.wait_for(lambda: key in blobs), wait_s)
-            except TimeoutError:
-                return JSONResponse({"error": f"no such key: {key}"}, 404)
-        return Response(blobs[key], media_type="application/octet-stream")
+        key = _key(request)
+        try:
+            wait_s = min(float(request.query_params.get("wait_s", 0)), WAIT_MAX_S)
+        except ValueError:
+            raise HTTPException(400, "wait_s must be seconds") from None
+        if key not in blobs:
+            async with arrived:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(arrived.wait_for(lambda: key in blobs), wait_s)
+        blob = blobs.get(key)
+        return JSONResponse({"error": f"no such key: {key}"}, 404) if blob is None else Response(blob, media_type="application/octet-stream")
 
     routes = [Route("/v1/put_binary", put, methods=["PUT"]), Route("/v1/get_binary", get, methods=["GET"])]
     return Service("meta_server", rank, routes=routes)
+
+
+def _key(request: Request) -> str:
+    if key := request.query_params.get("key"):
+        return key
+    raise HTTPException(400, "which key?")
 
 
 def _version(key: str) -> int:

@@ -79,7 +79,7 @@ class Lines:
         self.metrics.read()
         last = self.metrics.rows[-1] if self.metrics.rows else {"step": 0}
         step, quiet = last["step"], time.monotonic() - self._said >= QUIET_S
-        new = step != (self._before if self._told is None else self._told)
+        new = step > 0 and step != (self._before if self._told is None else self._told)
         if new and (quiet or self._told is None or step >= self.steps):
             self._said, self._told = time.monotonic(), step
             self.say(f"step {step}/{self.steps}  reward {last['reward']:.3f}  {last['seconds']:.2f} s a step")

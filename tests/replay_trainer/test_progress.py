@@ -81,6 +81,10 @@ def test_lines_of_a_resumed_run_do_not_repeat_what_was(tmp_path, clock):
     lines = Lines(metrics, 30, said.append)
     lines()
     assert said == []
+    (tmp_path / "aside").write_text("")  # the recovery may take all of it back
+    (tmp_path / "aside").replace(tmp_path / METRICS)
+    lines()
+    assert said == []
     write(tmp_path, row(5))
     lines()
     assert said == ["step 5/30  reward 0.500  0.25 s a step"]
