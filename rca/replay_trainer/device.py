@@ -1,8 +1,8 @@
 """The memory of a device, booked by who uses it: what lets colocated roles collide, and fail, as they do on a GPU.
 
-A device is a folder that its users share: one file per owner with the bytes that it holds, and `fault` when it is broken: the error, and which operations touch the broken part. Without a GPU this is a
-stand-in, and its errors (in CUDA's words) are synthetic; the error stays, as a CUDA context keeps its error until the process ends (CUDA C Programming
-Guide, 3.2.12 Error Checking).
+A device is a folder that its users share: one file per owner with the bytes that it holds, and `fault` when it is broken: the error, and which operations touch the
+broken part. The budget is a stand-in; its errors are synthetic, in CUDA's words, without a GPU, and CUDA's own with one. The error stays, as a CUDA context keeps its
+error until the process ends (CUDA C Programming Guide, 3.2.12 Error Checking).
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Device:
                 if not fault["touched_by"] or what in fault["touched_by"]:
                     self._broken = fault["error"]
         if self._broken is not None:
+            if torch.cuda.is_available() and "assert" in self._broken:
+                _assert_on_device()
             raise RuntimeError(
                 f"CUDA error: {self._broken}\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
                 "For debugging consider passing CUDA_LAUNCH_BLOCKING=1"
@@ -77,6 +79,8 @@ class Device:
             held = self.held()
             used, mine = sum(size for _, size in held.values()), held.get(self.owner, (0, 0))[1]
             if used + size_bytes > self.capacity_bytes:
+                if torch.cuda.is_available():  # the budget is ours, the error is the device's own
+                    torch.empty(2 * torch.cuda.get_device_properties(0).total_memory, dtype=torch.uint8, device="cuda")
                 others = "".join(f" Process {pid} has {_mib(size)} memory in use." for owner, (pid, size) in held.items() if owner != self.owner)
                 raise torch.OutOfMemoryError(
                     f"CUDA out of memory. Tried to allocate {_mib(size_bytes)}. GPU {self.index} has a total capacity of {_mib(self.capacity_bytes)} of which "
@@ -113,6 +117,12 @@ class Device:
         aside = path.with_suffix(".new")
         aside.write_text(f"{os.getpid()} {size_bytes}")
         aside.replace(path)
+
+
+def _assert_on_device() -> None:
+    """Read out of bounds in a kernel: a real device-side assert, after which every call of this process's context fails with it."""
+    torch.zeros(1, device="cuda")[torch.full((1,), 7, device="cuda")]
+    torch.cuda.synchronize()
 
 
 def _mib(size_bytes: int) -> str:

@@ -216,9 +216,15 @@ class _Play:
         truth.pop("without_telemetry", None)
         when = {"fault_time_utc": self.facts.pop("fault_time_utc")} if "fault_time_utc" in self.facts else {}
         return {
-            "id": scenario.name, "verdict_expected": "failed", **truth, **when, "facts": self.facts, "origin": "replay", "telemetry": scenario.telemetry,
+            "id": scenario.name, "verdict_expected": "failed", **truth, **when, "facts": self.facts, "origin": "replay", "telemetry": scenario.telemetry, "device": _device(),
             "values": dict(scenario.values), "synthetic": [*scenario.synthetic, *([f"clock of {host} {skew:+g} s" for host, skew in scenario.skew_s.items()])],
         }  # fmt: skip
+
+
+def _device() -> str:
+    import torch
+
+    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else "stand-in"
 
 
 def _neutral() -> tuple[dict[Path, str], Program]:
