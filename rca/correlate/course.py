@@ -84,7 +84,7 @@ class Course:
     def given_up_ns(self) -> int | None:
         """When the last clean-up began that no stage of training follows: what is written from then on is no sign that the run went on."""
         last = max((i for i, p in enumerate(self.phases) if p.stage == "cleanup"), default=None)
-        if last is None or any(p.stage != "cleanup" for p in self.phases[last:]):
+        if last is None or any(p.stage != "cleanup" and p.sure for p in self.phases[last:]):
             return None
         return self.phases[last].start_ns
 

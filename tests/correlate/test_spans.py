@@ -90,6 +90,27 @@ def test_an_answer_that_got_lost(tmp_path: Path) -> None:
     assert event.attrs["answer"] == "ok" and "ended it well" in event.text
 
 
+def test_an_answer_that_came_when_nobody_waited_any_more(tmp_path: Path) -> None:
+    """The callee ended well, but took as long as its caller waited: it was late, and nothing was lost on the way. Durations tell, since clocks differ."""
+    served = request([span(a(2), a(1), "generate", 2, seconds=31, start=NOON_NS + 40 * SECOND_NS)], "rollout-worker", "n3", 70)
+    found = run(tmp_path, line(served), line(request([failed_client("timed out", a(1), seconds=30, peer="rollout/1", address="10.0.0.3", port=30001)])))
+    event = next(e for e in found.events if e.kind == Kind.RPC_TIMEOUT)
+    assert event.attrs["answer"] == "late" and "ended it well" not in event.text
+
+
+def test_a_call_made_of_several_knows_what_became_of_its_parts(tmp_path: Path) -> None:
+    """`rpc generate` around a request, and the body of its answer, have no span of the callee; the request between them has."""
+    calls = [
+        failed_client("timed out", a(1), name="rpc generate", seconds=30, peer="rollout/1"),
+        span(a(2), a(1), "POST /generate", 3, seconds=1, peer="rollout/1", address="10.0.0.3", port=30001),
+        failed_client("timed out", a(3), parent=a(1), name="POST /generate body", seconds=29, peer="rollout/1", address="10.0.0.3", port=30001),
+    ]
+    served = request([span(a(4), a(2), "generate", 2, seconds=0.9)], "rollout-worker", "n3", 70)
+    found = run(tmp_path, line(served), line(request(calls)))
+    answers = {e.attrs["op"]: e.attrs["answer"] for e in found.events if e.kind == Kind.RPC_TIMEOUT}
+    assert answers and set(answers.values()) == {"ok"}
+
+
 def test_a_repetition_that_was_answered_is_quiet(tmp_path: Path) -> None:
     """Several calls of one name under one parent: what was answered in the end is over; what never was is not."""
     calls = [failed_client("connection refused", a(i), parent=a(99), peer="ref/0", start=NOON_NS + i * 5 * SECOND_NS) for i in (1, 2)]
