@@ -29,8 +29,9 @@ check: $(TEST_STAMP)  ## the quick part of `make test`
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m pytest -m 'not real'
 
-soak: $(TEST_STAMP)  ## a thousand processes that record and are killed at random points
+soak: $(TEST_STAMP)  ## a thousand processes that record and are killed at random points; trainers that are killed and resumed
 	RCA_TORTURE_KILLS=1000 $(BIN)/python -m pytest tests/trace_inject/test_torture.py -s
+	RCA_TRAIN_KILLS=500 RCA_TRAIN_SOAK=30 $(BIN)/python -m pytest tests/replay_trainer/test_checkpoints.py tests/replay_trainer/test_system.py -k 'killed or soak' -s
 
 sweep: $(TEST_STAMP)  ## break the reference trainer N times in each of its ways, and see whether it is found out
 	$(BIN)/rca scenarios run all --variations $(N) -o build/sweep; $(BIN)/rca scenarios check all -o build/sweep

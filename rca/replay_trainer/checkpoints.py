@@ -56,7 +56,7 @@ def write(config: Config, run: Path, kind: str, step: int, weights: Mapping[str,
             raise OSError(errno.EIO, f"no complete manifest could be written: {'; '.join(problems[:3])}", str(into))
         _take_place(into, target)
         _sync_folder(target.parent)
-        _prune(target.parent, KEPT[kind])
+        _prune(target.parent, KEPT[kind], step)
     log.info("%s checkpoint of step %d saved: %s", kind, step, target)
     return target
 
@@ -102,9 +102,12 @@ def _steps(folder: Path) -> list[tuple[int, Path]]:
     return sorted(found, reverse=True)
 
 
-def _prune(folder: Path, keep: int) -> None:
-    """Keep the newest that a run can recover from, and as many that have only weights: those must not drive out these."""
-    there = [path for _, path in _steps(folder)]
+def _prune(folder: Path, keep: int, step: int) -> None:
+    """Of those up to a step, keep the newest that a run can recover from, and as many that have only weights: those must not drive out these.
+
+    Later ones are of an attempt before a recovery: they must not drive out what is saved now.
+    """
+    there = [path for number, path in _steps(folder) if number <= step]
     complete = [path for path in there if (path / STATE).exists()]
     for path in [*complete[keep:], *[path for path in there if path not in complete][keep:]]:
         shutil.rmtree(path, ignore_errors=True)

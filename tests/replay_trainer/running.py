@@ -51,11 +51,13 @@ class Training:
         self.until(lambda: any(row["step"] >= step for row in rows(self.run)))
 
     def pid(self, who: str) -> int:
-        """`launcher`, `controller`, or a worker as in `train-1`."""
+        """`launcher`, `controller`, `torchrun` of the train ranks, or a worker as in `train-1`."""
         if who == "launcher":
             return self.process.pid
         if who == "controller":
             return next(pid for pid, command in processes(self.run).items() if "controller" in command)
+        if who == "torchrun":
+            return next(pid for pid, command in processes(self.run).items() if "torch.distributed.run" in command and "train" in command)
         return int(json.loads((self.run / "addresses" / f"{who}.json").read_text())["pid"])
 
     def kill(self, who: str, number: int = signal.SIGKILL) -> None:

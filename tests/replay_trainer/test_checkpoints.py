@@ -96,8 +96,14 @@ def test_what_is_saved_is_found_and_read(tmp_path):
 def test_old_ones_go_and_nothing_else(tmp_path):
     (tmp_path / "checkpoints" / "latest" / "step-mine").mkdir(parents=True)
     for step in (1, 2, 10, 9, 11):
-        save(tmp_path, step)
+        assert save(tmp_path, step).exists()
     assert sorted(path.name for path in (tmp_path / "checkpoints" / "latest").iterdir()) == ["step-000010", "step-000011", "step-mine"]
+
+
+def test_those_of_an_attempt_before_a_recovery_do_not_drive_out_what_is_saved_now(tmp_path):
+    for step in (11, 12, 13, 5, 6, 7):
+        assert save(tmp_path, step).exists()
+    assert [path.name[-2:] for path in sorted((tmp_path / "checkpoints" / "latest").iterdir())] == ["06", "07", "12", "13"]
 
 
 def test_a_second_save_of_a_step_takes_the_place_of_the_first(tmp_path):
@@ -164,7 +170,8 @@ def test_weights_of_an_attempt_before_a_recovery_are_written_again(tmp_path):
     config = Config(width=8, heads=2, layers=1, weight_sync="disk", latest_every=10)
     learner, sender = Learner(config), disk.Sender(config, tmp_path, "")
     old = {name: value + 1 for name, value in learner.weights().items()}
-    sender.upload(11, old)
+    for version in (11, 12, 13):
+        sender.upload(version, old)
     sender.upload(11, learner.weights())
     found = disk.Receiver(config, tmp_path, 0).receive(11, {})
     assert all(torch.equal(found[name], value) for name, value in learner.weights().items())

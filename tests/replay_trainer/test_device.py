@@ -14,6 +14,12 @@ from rca.replay_trainer.device import FAULT, Device  # noqa: E402
 MIB = 1 << 20
 
 
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    """Where there is one its own errors are raised, which end it for this process."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
 def two(folder, capacity=100 * MIB):
     return Device(folder, capacity, "train-0"), Device(folder, capacity, "rollout-0")
 

@@ -31,10 +31,11 @@ KILLS = {
     "train-1": (1, r"the run failed in \w+, step \d+: \w+Error: "),
     "rollout-0": (1, r"the run failed in \w+, step \d+: \w+Error: "),
     "reference-0": (1, r"the run failed in \w+, step \d+: \w+Error: "),
+    "torchrun": (1, r"the run failed in \w+, step \d+: \w+Error: "),
     "launcher": (-signal.SIGKILL, ""),
     "everything": (-signal.SIGKILL, ""),
 }
-IN_TURN = [who for who in KILLS if who != "reference-0"]
+IN_TURN = [who for who in KILLS if who not in ("reference-0", "torchrun")]
 WAYS = ({"weight_sync": "astate"}, {"weight_sync": "collective"}, {"weight_sync": "disk", "latest_every": 4}, {"weight_sync": "collective", "colocated": "true"})
 
 
