@@ -99,6 +99,9 @@ def train(run: str | None, steps: int | None, changes: list[str], file: str | No
         to_stdout(config.to_toml())
         return OK
     needs_trainer()
+    if resume and _done(folder) >= config.steps:
+        say(f"nothing to do: all {config.steps} steps are done; --steps N goes on to step N")
+        return OK
     try:
         code = _run(folder, config)
     except KeyboardInterrupt:
@@ -112,9 +115,30 @@ def train(run: str | None, steps: int | None, changes: list[str], file: str | No
         told = json.loads((folder / "failed.json").read_text("utf-8"))
         say(f"the run failed in {told['stage']}{'' if told['step'] is None else ', step ' + str(told['step'])}: {told['error'][:300]}")
     except (OSError, ValueError, KeyError):
-        say("the run failed: the controller is gone")
+        say(f"the run failed: the controller is gone, {_gone(folder, code)}")
     say(f"hint: rca analyze {shlex.quote(str(folder / 'logs'))}; or go on with: rca train {shlex.quote(str(folder))} --resume")
     return FAILED
+
+
+def _done(folder: Any) -> int:
+    """The last step of a run that is over."""
+    from rca.replay_trainer.progress import Metrics
+
+    return max((row["step"] for row in Metrics(folder).read()), default=0)
+
+
+def _gone(folder: Any, code: int) -> str:
+    """How the controller went that has not said why: a signal, or a folder that it could not write to."""
+    import tempfile
+
+    from rca.replay_trainer.launch import ended
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b" ")
+    except OSError as error:
+        return f"{ended(code)}; {folder} cannot be written: {error.strerror}"
+    return ended(code)
 
 
 def _usable(folder: Any, given: str | None) -> None:

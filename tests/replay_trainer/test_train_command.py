@@ -86,6 +86,37 @@ def test_packages_that_are_missing_are_named(capsys, monkeypatch):
     assert "not installed: torch, httpx\n\nhint: pip install 'trainrca[trainer]'" in capsys.readouterr().err
 
 
+def test_a_run_that_is_done_is_not_started_again(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(train, "needs_trainer", lambda: None)
+    (tmp_path / "config.json").write_text(Config(steps=3).to_json())
+    (tmp_path / "metrics.jsonl").write_text("".join(f'{{"step": {step}, "reward": 1, "seconds": 1}}\n' for step in (1, 2, 3)))
+    assert cli.main(["train", str(tmp_path), "--resume"]) == 0
+    assert capsys.readouterr().err == "nothing to do: all 3 steps are done; --steps N goes on to step N\n"
+
+
+@pytest.mark.parametrize(
+    ("leave", "says"),
+    [
+        (lambda run: (run / "failed.json").write_text('{"error": "TrainEngineError: SaveError: x", "stage": "train", "step": 3}'), "the run failed in train, step 3: TrainEngineError: SaveError: x"),
+        (lambda run: (run / "failed.json").write_text('{"error": "SchedulerError: x", "stage": "init", "step": null}'), "the run failed in init: SchedulerError: x"),
+        (lambda run: (run / "failed.json").write_text("{"), "the run failed: the controller is gone, killed by SIGKILL"),
+        (lambda run: None, "the run failed: the controller is gone, killed by SIGKILL"),
+        (lambda run: run.rmdir(), "the controller is gone, killed by SIGKILL; a run cannot be written: No such file or directory"),
+    ],
+)
+def test_a_run_that_failed_says_why_as_far_as_is_known(tmp_path, capsys, monkeypatch, leave, says):
+    def failed(folder, config):
+        folder.mkdir()
+        leave(folder)
+        return -9
+
+    monkeypatch.setattr(train, "needs_trainer", lambda: None)
+    monkeypatch.setattr(train, "_run", failed)
+    assert cli.main(["train", "a run"]) == 1
+    err = capsys.readouterr().err
+    assert says in err and "hint: rca analyze 'a run/logs'; or go on with: rca train 'a run' --resume" in err
+
+
 def test_two_runs_of_one_second_have_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr("time.strftime", lambda form: "2026-01-01-000000")
     names = []

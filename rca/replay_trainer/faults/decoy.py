@@ -1,4 +1,4 @@
-"""What fools a reader of logs and harms nobody. Synthetic lines in a host's kernel capture (`logs/hosts/<host>/dmesg.log`), or a real flap of a link that nobody uses.
+"""What fools a reader of logs and harms nobody. Synthetic: lines in a host's kernel capture (`logs/hosts/<host>/dmesg.log`), or a real flap of a link that nobody uses.
 
 `ecc_corrected`: corrected memory errors of another device, seconds before. `old_boot`: a device that fell off the bus an hour ago, before this job. `other_disk`: a file system
 that no path of the job lies on goes read-only. `link_flap`: the data link of a host is down for half a second, in a job whose weights do not use it.
