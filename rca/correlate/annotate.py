@@ -34,6 +34,7 @@ CRASHES = frozenset({Kind.NATIVE_ABORT, Kind.FATAL_SIGNAL})
 WAITED_OR_LOST = frozenset({
     Kind.COLLECTIVE_TIMEOUT, Kind.WATCHDOG_STUCK, Kind.PEER_LOST, Kind.STORE_LOST, Kind.STORE_TIMEOUT, Kind.RENDEZVOUS_TIMEOUT, Kind.RPC_TIMEOUT,
 })  # fmt: skip
+MOMENT_NS = 10**9
 STOPPED = (-15, 143, -9, 137)  # what a stopped process ends with is no failure of its own
 WORD_OF_STOP = re.compile(r"preempt|evict|time limit|node fail|reclaim|maintenance", re.I)
 NEAR_BYTES = 16 << 10  # a console holds the report of a wait, with its frames, this near to the crash that it ends in
@@ -74,7 +75,7 @@ def annotate(view: View) -> list[Event]:
             extra["outside"] = True
         if event.kind in CRASHES and _after_wait(event, view):
             extra["after_wait"] = True
-        if (event.kind == Kind.SCHEDULER_STOP and _after_exit(event, view)) or (event.kind in (Kind.SCHEDULER_STOP, Kind.AGENT_SIGNALLED) and _given_up(event, view)):
+        if (event.kind == Kind.SCHEDULER_STOP and _after_exit(event, view)) or (event.kind == Kind.AGENT_SIGNALLED and _given_up(event, view)):
             extra["after_exit"] = True
         if event.kind == Kind.IO_ERROR and _local_disk(event, view):
             extra["local"] = True
@@ -165,11 +166,15 @@ def _after_exit(stop: Event, view: View) -> bool:
 
 
 def _given_up(stop: Event, view: View) -> bool:
-    """Whether the job's own clean-up had begun before it was told to stop, and somebody had reported an error before that."""
+    """Whether the job's own clean-up had begun before a launcher was told to stop, because of an error: just before it, or a moment before where only a log's level says so.
+
+    A scheduler that says why it stops the job is believed whatever the job was at.
+    """
     begun = view.course.given_up_ns()
     if begun is None or stop.time_ns is None or stop.time_ns < begun:
         return False
-    return any(e.time_ns is not None and e.time_ns <= begun and e.severity in ("error", "fatal") and e.kind not in (Kind.AGENT_SIGNALLED, Kind.SCHEDULER_STOP) and begun - e.time_ns < progress.SURVIVED_NS for e in view.events)
+    terminal = [e for e in view.events if e.severity in ("error", "fatal") and e.time_ns is not None and e.time_ns <= begun and not e.attrs.get("recovered")]
+    return any(begun - e.time_ns < (MOMENT_NS if e.kind == Kind.LOGGED_ERROR else progress.SURVIVED_NS) for e in terminal if e.kind == Kind.LOGGED_ERROR or e.kind not in progress.NOT_TERMINAL)
 
 
 def _local_disk(event: Event, view: View) -> bool:

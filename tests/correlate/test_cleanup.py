@@ -99,9 +99,44 @@ def test_a_wait_in_which_rollout_workers_took_part_is_not_one_ranks_fault(tmp_pa
 def test_a_chain_that_ends_in_a_failed_stop_is_a_failed_stop(tmp_path: Path) -> None:
     """What timed out was the request to stop: the clean-up, not the work."""
     chain = (
-        "2026-11-20 12:00:15,000 ERROR loop: going down\nTraceback (most recent call last):\n  File \"http.py\", line 5, in read\n    raise ReadTimeout()\nhttpcore.ReadTimeout: timed out\n\n"
+        "2026-11-20 12:00:15,000 ERROR loop: going down\nTraceback (most recent call last):\n  File \"http.py\", line 5, in _stop\n    raise ReadTimeout()\nhttpcore.ReadTimeout: timed out\n\n"
         "The above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n  File \"loop.py\", line 9, in main\n    stop_all()\n"
         "SchedulerError: Failed to stop job: Request timeout\n"
     )
     kinds = [e.kind for e in run_of(tmp_path, {"controller.log": steps(3) + chain}).events]
     assert Kind.STOP_FAILED in kinds and Kind.RPC_TIMEOUT not in kinds
+
+
+def test_a_failed_stop_in_the_handling_of_another_time_out_hides_nothing(tmp_path: Path) -> None:
+    """The work's own request had timed out before: it stays an event."""
+    chain = (
+        "2026-11-20 12:00:15,000 ERROR loop: going down\nTraceback (most recent call last):\n  File \"rpc.py\", line 5, in generate\n    raise ReadTimeout()\nhttpcore.ReadTimeout: timed out\n\n"
+        "During handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n  File \"loop.py\", line 9, in main\n    stop_all()\n"
+        "SchedulerError: Failed to stop job: Request timeout\n"
+    )
+    assert Kind.RPC_TIMEOUT in [e.kind for e in run_of(tmp_path, {"controller.log": steps(3) + chain}).events]
+
+
+def test_a_scheduler_that_says_why_is_believed(tmp_path: Path) -> None:
+    """The trainer cleans up because it is preempted; that something else was logged as an error just before changes nothing."""
+    log = steps(3) + line(12.5, "could not push metrics, will try again with the next step", "ERROR") + CLEANING
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "controller.log").write_text(log)
+    (folder / "slurm-12.out").write_text("slurmstepd: error: *** STEP 12.0 ON gpu-1 CANCELLED AT 2026-11-20T12:00:15 DUE TO PREEMPTION ***\n")
+    first = rca.analyze(str(folder)).document["hypotheses"][0]
+    assert first["cause"] == "host.preempt" and first["confidence"] > 0.8
+
+
+def test_the_rank_that_hangs_in_training_is_named_though_rollout_workers_wait_as_well(tmp_path: Path) -> None:
+    """An all-reduce of the trainer hangs; the rollout server, which waits for weights, gives up a second later."""
+    wait = (
+        "2026-11-20 12:00:{:02d},000 ERROR [{}] {}\nTraceback (most recent call last):\n  File \"ddp.py\", line 5, in {}\n    work.wait()\n"
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete\n"
+    )
+    begin = "".join(f"2026-11-20 12:00:{i:02d},000 INFO [rank {{0}}] train step={i} loss=2.0\n" for i in range(1, 5))
+    files = {f"train/attempt_0/{r}/stderr.log": begin.format(r) for r in range(3)}
+    for r in (0, 1):
+        files[f"train/attempt_0/{r}/stderr.log"] += wait.format(31, f"rank {r}", "backward failed", "all_reduce")
+    files["rollout-0.log"] = "2026-11-20 12:00:01,000 INFO [role=rollout rank=0] up\n" + wait.format(32, "role=rollout rank=0", "update_weights failed", "recv_weights")
+    assert [e.rank for e in run_of(tmp_path, files).events if e.kind == Kind.RANK_SILENT] == [2]

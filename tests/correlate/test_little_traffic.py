@@ -43,3 +43,12 @@ def test_the_host_whose_answer_did_not_come_loses_packets(tmp_path: Path) -> Non
 def test_a_chance_or_what_all_hosts_show_is_nothing(tmp_path: Path, bad: tuple[int, ...], other: tuple[int, ...]) -> None:
     """One segment, or the same everywhere."""
     assert lost(tmp_path, bad, other) == []
+
+
+def test_what_had_ended_before_the_answer_was_missed_is_nothing(tmp_path: Path) -> None:
+    """The counters rose a minute before the call, and stood still while nobody answered."""
+    quiet = (0, 4, 8, *([8] * 70))
+    calls = [failed_client("timed out", "1" * 16, seconds=8, start=NOON_NS + 60 * SECOND_NS, peer="rollout/1", address="10.0.0.3", port=30001, stage="rollout", step=3)]
+    trace = line(request([span("2" * 16, "1" * 16, "generate", 2, seconds=0.1, start=NOON_NS + 60 * SECOND_NS)], "rollout-worker", "n3", 70)) + line(request(calls))
+    files = {"otel/traces.jsonl": trace, "sampler-x-n2-2.rca.jsonl": sampler("n2", (0,) * 70, 2), "sampler-x-n3-3.rca.jsonl": sampler("n3", quiet, 3)}
+    assert not [e for e in run_of(tmp_path, files).events if e.kind == Kind.PACKET_LOSS]

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rca.correlate.levels import Raised, apart, raised
-from rca.correlate.rises import Rise, rise, standing_out, steps
+from rca.correlate.rises import Rise, Step, rise, standing_out, steps
 from rca.correlate.tracks import Point, Track, Tracks, derived, tracks
 from rca.correlate.view import View
 from rca.model import Event
@@ -24,7 +24,8 @@ LOSS = {
 FACTOR, RTT_FACTOR, RTT_FLOOR_MS = 10.0, 10.0, 5.0
 EVERYWHERE = 0.6  # of at least so many hosts: then it is the network
 HOSTS_LEAST = 3
-FEW = 3  # segments sent again, and time-outs of TCP, that are no chance where every other host has next to none
+FEW = 3  # of each, segments sent again and time-outs of TCP while one answer is missing: RFC 6298 gives up a second after the first, and doubles
+SECOND_NS = 10**9
 SILENT_INTERVALS, SILENT_NS = 10, 30 * 10**9
 MOST_WAYS = 0.8  # to and from a host must be silent for it to be gone
 VAIN = 3  # requests that nobody answered until the end
@@ -56,12 +57,13 @@ def _few(view: View, known: Tracks) -> list[Event]:
 
     The callers' hosts show the same, as the other end of the same connections. A link that is down is told by its carrier.
     """
-    missed = [e for e in view.events if e.kind in (Kind.RPC_TIMEOUT, Kind.RPC_FAILED) and e.stage != "cleanup" and e.attrs.get("answer") in ("ok", None, "unknown")]
+    missed = [e for e in view.events if e.kind in (Kind.RPC_TIMEOUT, Kind.RPC_FAILED) and e.stage != "cleanup" and e.attrs.get("answer") in ("ok", "unknown") and _span(e)]
     hosts = {about["host"] for e in missed if isinstance(about := e.attrs.get("about"), dict) and about.get("host")} - {e.host for e in missed}
     down = {t.host for t in known.of("net.carrier") if any(p.value == 0 for p in t.points)}
     grown: dict[str | None, list[tuple[float, Track]]] = defaultdict(list)
+    waits = [(start - SECOND_NS, end + SECOND_NS) for e in missed for start, end in (_span(e),)]  # clocks, and a sampler that looks once a second
     for track in known.of("net.retransmits", "net.tcp_timeouts"):
-        added = sum(s.added for s in steps(track) if known.inside(track, s.at))
+        added = sum(s.added for s in steps(track) if known.inside(track, s.at) and _within(s, waits))
         if added >= FEW:
             grown[track.host].append((added, track))
     callers = {e.host for e in missed}
@@ -70,11 +72,22 @@ def _few(view: View, known: Tracks) -> list[Event]:
         others = [sum(n for n, _ in both) for other, both in grown.items() if other not in callers | {host}]
         if len(grown[host]) < 2 or any(n >= 0.5 * sum(a for a, _ in grown[host]) for n in others):
             continue
-        first = min((s for _, t in grown[host] for s in steps(t) if s.added), key=lambda s: s.at.time_ns or 0)
+        first = min((s for _, t in grown[host] for s in steps(t) if s.added and _within(s, waits)), key=lambda s: s.at.time_ns or 0)
         said = ", ".join(f"{t.metric} +{n:.0f}" for n, t in grown[host])
         attrs = {"grown": sum(n for n, _ in grown[host]), "counters": sorted({t.name for _, t in grown[host]}), "recovered": False, "few": True}
         found.append(derived(Kind.PACKET_LOSS, f"{host} loses packets of the answers that did not come: {said}", grown[host][0][1], first.at, first.before, host=host, attrs=attrs))
     return found
+
+
+def _span(event: Event) -> tuple[int, int] | None:
+    """From when to when a caller waited, by its own trace."""
+    start, end = event.attrs.get("started_ns"), event.attrs.get("ended_ns")
+    return (start, end) if isinstance(start, int) and isinstance(end, int) and start < end else None
+
+
+def _within(step: Step, waits: list[tuple[int, int]]) -> bool:
+    """Whether a counter rose while somebody waited."""
+    return any(start <= (step.at.time_ns or 0) and (step.before.time_ns or 0) <= end for start, end in waits)
 
 
 def _physical(track: Track) -> bool:

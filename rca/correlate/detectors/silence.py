@@ -40,10 +40,14 @@ def detect(view: View) -> list[Event]:
 
 
 def _in_another_group(waiting: list[Proc], view: View) -> bool:
-    """Whether workers of another role waited in the same collective: it is that of the weights, in which not every rank of this world takes part."""
-    times = [t for p in waiting if (t := _gave_up(p)) is not None]
-    others = [e for e in view.of(*WAITED) if e.rank is None and world_of(e.role) and e.time_ns is not None]
-    return any(abs(e.time_ns - t) <= TOGETHER_NS for e in others for t in times)
+    """Whether all that was waited for was the collective of the weights, with workers of another role: not every rank of this world takes part in it."""
+    waits = view.of(*WAITED)
+    ranks = {p.rank for p in waiting}
+    own = [e for e in waits if e.rank in ranks]
+    others = [e for e in waits if e.rank is None and world_of(e.role) and e.time_ns is not None]
+    if not own or any(e.stage != "weights_update" for e in own):
+        return False
+    return any(abs(e.time_ns - t) <= TOGETHER_NS for e in others for p in waiting if (t := _gave_up(p)) is not None)
 
 
 def _waited(proc: Proc) -> bool:

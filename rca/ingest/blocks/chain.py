@@ -15,6 +15,7 @@ from rca.taxonomy import VICTIM_KINDS, Kind
 FINAL = 5
 #: What is raised because something else was, and exceptions that only say that somebody waited for another process.
 WRAPPERS = frozenset({Kind.ACTOR_DIED, Kind.AGENT_REPORT, Kind.RPC_ERROR_REPLY})
+STOPPING = re.compile(r"(?:^|_)(?:stop|kill|shutdown|terminate|clean_?up)(?:_|$)", re.I)  # names of functions that a request was sent from
 TRANSPORT = frozenset({Kind.RPC_TIMEOUT, Kind.RPC_REFUSED, Kind.RPC_FAILED})
 WAITED = re.compile(r"(?:^|\.)(?:Empty|Full|Again|\w*Timeout\w*|\w*Cancelled\w*|EOFError|\w*Connect\w*|\w*Disconnect\w*|BrokenPipeError|OSError|error|\w*Exit|StopAsyncIteration|StopIteration|\w*Rendezvous|\w*RpcError|HTTP\w*|\w*(?:Died|Dead)\w*)$", re.I)
 
@@ -35,8 +36,9 @@ def speaker(chain: list[Raised], lines: list[tuple]) -> tuple[Raised, tuple[Sign
     if not known:
         return chain[0], None
     *_, raised, match = min(known, key=lambda k: k[:3])
-    if match[0].kind in TRANSPORT and (stops := [k for k in known if k[-1][0].kind == Kind.STOP_FAILED]):
-        return stops[0][-2:]  # what was asked for when nobody answered: to stop
+    if match[0].kind in TRANSPORT and any(STOPPING.search(frame.function) for frame in raised.frames):
+        stops = [k[-2:] for k in known if k[-1][0].kind == Kind.STOP_FAILED]
+        return stops[0] if stops else (raised, match)  # what was asked for when nobody answered: to stop
     if match[0].kind in WRAPPERS and (first := chain[0]) is not raised and not WAITED.search(first.type):
         return first, None  # "the engine died" is no more than a report of what was raised before
     return raised, match
