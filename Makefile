@@ -34,7 +34,8 @@ soak: $(TEST_STAMP)  ## a thousand processes that record and are killed at rando
 	RCA_TRAIN_KILLS=500 RCA_TRAIN_SOAK=30 $(BIN)/python -m pytest tests/replay_trainer/test_checkpoints.py tests/replay_trainer/test_system.py -k 'killed or soak' -s
 
 sweep: $(TEST_STAMP)  ## break the reference trainer N times in each of its ways, and see whether it is found out
-	$(BIN)/rca scenarios run all --variations $(N) -o build/sweep; $(BIN)/rca scenarios check all -o build/sweep
+	rm -rf build/sweep
+	$(BIN)/rca scenarios run all --variations $(N) -o build/sweep; code=$$?; $(BIN)/rca scenarios check all -o build/sweep && exit $$code
 
 docs: $(STAMP)  ## the generated pages
 	$(BIN)/rca rules list --markdown > docs/rules.md

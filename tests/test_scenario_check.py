@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rca.scenario_check import judge
+from rca.errors import RcaError
+from rca.scenario_check import compare, judge
 
 TRUTH = {
     "verdict_expected": "failed", "root_cause_class": "net.loss", "accept": ["net.rdma"], "cause_stage": "rollout", "symptom_stage": "train",
-    "faulty_entity": {"host": "gpu-3", "role": "rollout"},
+    "faulty_entity": {"host": "gpu-3", "role": "rollout"}, "cause_step": 3, "symptom_step": 3,
 }  # fmt: skip
 
 
 def report(verdict: str = "failed", **changes: Any) -> dict[str, Any]:
-    first = {"cause": "net.loss", "confidence": 0.9, "cause_stage": "rollout", "cause_step": 3, "symptom_stage": "train", "entity": {"host": "gpu-3"}} | changes
+    first = {"cause": "net.loss", "confidence": 0.9, "cause_stage": "rollout", "cause_step": 3, "symptom_stage": "train", "symptom_step": 3, "entity": {"host": "gpu-3"}} | changes
     return {"verdict": verdict, "hypotheses": [first]}
 
 
@@ -31,7 +33,10 @@ def test_a_right_answer_has_no_problems() -> None:
         ({"cause": "coord.rpc"}, "cause coord.rpc, it is net.loss or net.rdma"),
         ({"cause_stage": "reference"}, "cause_stage reference, it is rollout"),
         ({"symptom_stage": None}, "symptom_stage None, it is train"),
-        ({"entity": {"host": "gpu-2"}}, "host gpu-2, it is gpu-3"),
+        ({"entity": {"host": "gpu-2", "role": "rollout"}}, "host gpu-2, it is gpu-3"),
+        ({"entity": {"host": "gpu-3", "role": "train"}}, "role train, it is rollout"),
+        ({"cause_step": 2}, "cause_step 2, it is 3"),
+        ({"symptom_step": None}, "symptom_step None, it is 3"),
         ({"verdict": "inconclusive"}, "verdict inconclusive, it is failed"),
     ],
 )
@@ -41,12 +46,36 @@ def test_each_thing_that_is_wrong_is_named(changes: dict[str, Any], problem: str
 
 
 def test_a_sure_and_wrong_answer_is_counted() -> None:
-    """From 0.8 on; also where nothing had failed."""
-    assert judge(report(cause="gpu.ecc"), TRUTH).confident_and_wrong and not judge(report(cause="gpu.ecc", confidence=0.7), TRUTH).confident_and_wrong
-    assert judge(report(), {"verdict_expected": "healthy"}).confident_and_wrong
+    """From 0.8 on, a wrong cause or a wrong place; also where nothing had failed."""
+    assert judge(report(cause="gpu.ecc"), TRUTH).sure_and_wrong and not judge(report(cause="gpu.ecc", confidence=0.7), TRUTH).sure_and_wrong
+    assert judge(report(entity={"host": "gpu-2"}), TRUTH).sure_and_wrong
+    assert judge(report(), {"verdict_expected": "healthy"}).sure_and_wrong
+    assert not judge(report(cause_stage="train"), TRUTH).sure_and_wrong
 
 
-def test_names_of_one_stage_are_one_stage_and_silence_may_be_right() -> None:
-    """A save is a save; and without telemetry `inconclusive` may be the best answer."""
+def test_who_abstains_is_neither_right_nor_wrong_about_the_cause() -> None:
+    """Without telemetry `inconclusive` may be the best answer: it is counted apart."""
+    silent = judge({"verdict": "inconclusive", "hypotheses": []}, TRUTH | {"verdict_accept": ["failed", "inconclusive"]})
+    assert (silent.right, silent.cause, silent.abstained) == (True, None, True)
+    assert judge({"verdict": "healthy", "hypotheses": []}, TRUTH).cause is False
+    assert judge(report(), TRUTH).cause is True and judge({"verdict": "healthy", "hypotheses": []}, {"verdict_expected": "healthy"}).cause is None
+
+
+def test_names_of_one_stage_are_one_stage() -> None:
+    """A save is a save."""
     assert judge(report(cause_stage="save"), TRUTH | {"cause_stage": "latest_recover_save"}).right
-    assert judge({"verdict": "inconclusive", "hypotheses": []}, TRUTH | {"verdict_accept": ["failed", "inconclusive"]}).right
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "it is not an object"), ("{}", "`verdict_expected` must be"), ('{"verdict_expected": "failed"}', "no `root_cause_class`"), ("{", "cannot read the truth"),
+        ('{"verdict_expected": "healthy", "faulty_entity": "x"}', "`faulty_entity` must be an object"), ('{"verdict_expected": "healthy"}', "there are no logs"),
+    ],
+)  # fmt: skip
+def test_what_is_no_truth_is_told(tmp_path: Path, text: str, message: str) -> None:
+    """With its file, and without a traceback."""
+    (tmp_path / "truth.json").write_text(text)
+    with pytest.raises(RcaError) as told:
+        compare(tmp_path)
+    assert message in told.value.message

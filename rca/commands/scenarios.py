@@ -33,7 +33,7 @@ Examples:
   rca scenarios check all
   rca scenarios check 04 -o /tmp/runs
 
-Exit codes: 0 all right, 1 a cause, stage, place or verdict is wrong, 2 wrong usage or nothing was played.
+Exit codes: 0 all right, 1 a verdict, cause, stage, step or place is wrong, or one was not played, 2 wrong usage or nothing was played.
 """
 WRONG, SKIPPED = 1, 3
 DEFAULT_OUT = "scenario-runs"
@@ -136,12 +136,21 @@ def check(name: str, output: str | None) -> int:
     folders = sorted(path.parent for path in root.glob("*/truth.json") if any(path.parent.name == each or path.parent.name.startswith(f"{each}-") for each in names))
     if not folders:
         raise RcaError(f"nothing was played: `{root}`", hint=f"rca scenarios run {name} -o {output or DEFAULT_OUT}")
-    wrong = causes = sure = 0
+    lacking = [each for each in names if not any(folder.name == each or folder.name.startswith(f"{each}-") for folder in folders)]
+    wrong = 0
+    all_found = []
     for folder in folders:
         found = compare(folder)
-        wrong, causes, sure = wrong + (not found.right), causes + found.cause, sure + found.confident_and_wrong
+        all_found.append(found)
+        wrong += not found.right
         to_stdout(f"{'ok    ' if found.right else 'WRONG '} {folder.name:40} {found.answer}\n")
         for problem in found.problems:
             to_stdout(f"         {problem}\n")
-    to_stdout(f"{len(folders) - wrong} of {len(folders)} right in cause, stages and place; cause {causes} of {len(folders)}; sure (0.8) and wrong {sure}\n")
-    return WRONG if wrong else OK
+    for each in lacking:
+        to_stdout(f"ABSENT {each:40} was not played\n")
+    answered = [found.cause for found in all_found if found.cause is not None]
+    to_stdout(
+        f"{len(folders) - wrong} of {len(folders)} right in verdict, cause, stages, steps and place; of those that broke cause right {sum(answered)} of {len(answered)} answered, "
+        f"{sum(f.abstained for f in all_found)} inconclusive; sure (0.8) and wrong {sum(f.sure_and_wrong for f in all_found)}\n"
+    )
+    return WRONG if wrong or lacking else OK

@@ -49,7 +49,7 @@ class Config:
     periodic_every: int = 10
     # what a cautious system does, and many do not: see docs/decisions/0008
     whole_checkpoints: bool = True  # write aside, sync, rename, verify before loading; else in place, and a failed save is a warning
-    whole_batches: bool = True  # a rollout or reference call that failed ends the step; else the loop goes on with what has come
+    whole_batches: bool = True  # a rollout call that failed, or an answer that broke off, ends the step; else the loop goes on with what has come
     confirmed_events: bool = True  # a stage switch that a worker did not confirm ends the step; else the loop goes on
     meta_server_keeps: int = 2  # versions of the weights; 0 keeps all
     # patience

@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ ERROR_MAX = 600  # characters
 
 def main(config: Config, run: Path) -> int:
     """Run the steps that are left; gives the exit code."""
-    log.info("configuration: %s", " ".join(config.to_json().split()))
+    log.info("configuration: %s", " ".join(replace(config, hold_at=()).to_json().split()))
     caller = loop = None
     try:
         caller = Caller(config, _workers(config, run))

@@ -168,7 +168,7 @@ class System:
             return self.processes["controller"].pid
         try:
             return int(json.loads((self.run / "addresses" / f"{role}-{rank}.json").read_text("utf-8"))["pid"])
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise RcaError(f"{role}/{rank} is not up") from error
 
     def poll(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -18,6 +19,7 @@ from rca.replay_trainer.serve import Service
 
 log = logging.getLogger("meta_server")
 WAIT_MAX_S = 30.0
+KEY = re.compile(r"[A-Za-z0-9_.-]{1,60}/[0-9]{1,12}")
 
 
 def service(config: Config, run: Path, rank: int, address: str) -> Service:
@@ -41,7 +43,8 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
     async def get(request: Request) -> Response:
         key = _key(request)
         try:
-            wait_s = min(float(request.query_params.get("wait_s", 0)), WAIT_MAX_S)
+            wait_s = float(request.query_params.get("wait_s", 0))
+            wait_s = min(wait_s, WAIT_MAX_S) if wait_s > 0 else 0.0  # `nan` is not
         except ValueError:
             raise HTTPException(400, "wait_s must be seconds") from None
         if key not in blobs:
@@ -56,11 +59,11 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
 
 
 def _key(request: Request) -> str:
-    if key := request.query_params.get("key"):
-        return key
-    raise HTTPException(400, "which key?")
+    key = request.query_params.get("key", "")
+    if not KEY.fullmatch(key):
+        raise HTTPException(400, "a key ends in a version, as `weights/12`")
+    return key
 
 
 def _version(key: str) -> int:
-    number = key.rpartition("/")[2]
-    return int(number) if number.isdigit() else -1
+    return int(key.rpartition("/")[2])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
 import shutil
 import sys
 import sysconfig
@@ -25,11 +26,13 @@ from rca.replay_trainer.config import Config
 from rca.replay_trainer.control_groups import ControlGroup, parents
 from rca.replay_trainer.hosts import Cluster, Here, lacking
 from rca.replay_trainer.launch import Program, System
+from rca.replay_trainer.scenario import NAME as SCENARIO
 from rca.replay_trainer.scenario import Act, Scenario
 from rca.replay_trainer.storage import Storage
 
 RUN = "/srv/run"  # as the hosts see it
 NAMESPACES = ("network namespaces", "mount namespaces")
+DECOY = "decoy"
 GROUPED = ("meta_server", "rollout", "train", "reference")
 
 
@@ -45,21 +48,31 @@ def cannot(scenario: Scenario) -> str | None:
 
 
 def play(scenario: Scenario, out: Path, say: Callable[[str], Any] = lambda text: None) -> dict[str, Any]:
-    """Play one scenario into a folder; gives the truth. Raises NotMade, RcaError."""
-    shutil.rmtree(out, ignore_errors=True)
+    """Play one scenario into a folder, which is there whole or as it was before; gives the truth. Raises NotMade, RcaError."""
+    if (out.exists() or out.is_symlink()) and (not (out / "truth.json").exists() or (out / SCENARIO).exists()):
+        raise RcaError(f"will not replace what is no played scenario: `{out}`", hint="choose another folder with `-o`")
     with tempfile.TemporaryDirectory(prefix="rca-play-") as scratch:
         run = Path(scratch) / "run"
         (run / "logs").mkdir(parents=True)
         truth = _Play(scenario, run, say).play()
-        out.mkdir(parents=True)
-        shutil.move(run / "logs", out / "logs")
-        recording = out / "recording"
-        recording.mkdir()
-        for name in ("config.json", "metrics.jsonl", "failed.json"):
-            if (run / name).exists():
-                shutil.copy(run / name, recording)
-        (out / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
+        try:
+            _keep(run, truth, out)
+        except OSError as error:
+            raise RcaError(f"cannot write what was played: {(error.strerror or str(error)).lower()}", where=str(error.filename or out)) from error
     return truth
+
+
+def _keep(run: Path, truth: dict[str, Any], out: Path) -> None:
+    aside = out.with_name(f".{out.name}.new")
+    shutil.rmtree(aside, ignore_errors=True)
+    (aside / "recording").mkdir(parents=True)
+    shutil.move(run / "logs", aside / "logs")
+    for name in ("config.json", "metrics.jsonl", "failed.json"):
+        if (run / name).exists():
+            shutil.copy(run / name, aside / "recording")
+    (aside / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
+    shutil.rmtree(out, ignore_errors=True)
+    aside.rename(out)
 
 
 class _Play:
@@ -67,7 +80,8 @@ class _Play:
 
     def __init__(self, scenario: Scenario, run: Path, say: Callable[[str], Any]) -> None:
         self.scenario, self.run, self.logs, self.say = scenario, run, run / "logs", say
-        self.facts: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}  # of the run
+        self.made: list[dict[str, Any]] = []  # of each fault, in order
         self.storage: Storage | None = None
         self.system: System | None = None
         self._hosts: dict[str, Any] = {}
@@ -98,7 +112,8 @@ class _Play:
         return device_folder(self.system.config, self.run, role, rank)
 
     def remember(self, **facts: Any) -> None:
-        self.facts.update(facts)
+        """Of the fault that is being made."""
+        self.made[-1].update(facts)
 
     # --- the play ---------------------------------------------------------------------------------------------------------
 
@@ -169,6 +184,7 @@ class _Play:
     def _make(self, act: Act) -> None:
         self.say(f"{act.fault} at {act.at}, {act.role}/{act.rank}")
         self._know_pids()
+        self.made.append({"fault": act.fault, "at": act.at, "role": act.role, "rank": act.rank})
         undo = faults.load(act.fault).make(self, role=act.role, rank=act.rank, **act.how)
         if undo is not None:
             self._undo.append((act.undo_at, undo))
@@ -177,7 +193,10 @@ class _Play:
         """Undo what ends at a point; at the end (None), everything, the last first."""
         for at, undo in reversed(self._undo):
             if point is None or at == point:
-                undo()
+                try:
+                    undo()
+                except (OSError, RcaError) as error:  # the others are undone all the same
+                    self.say(f"could not be undone: {error}")
         self._undo = [] if point is None else [(at, undo) for at, undo in self._undo if at != point]
 
     def _know_pids(self) -> None:
@@ -194,7 +213,7 @@ class _Play:
         for name in sorted(set(self.scenario.hosts.values())):
             file = self.logs / "hosts" / name / "dmesg.log"
             kept = file.read_text("utf-8").splitlines() if file.exists() else []
-            real = kernel_log.about(lines, [*self._words.get(name, ()), *storage])
+            real = [line.replace(platform.release(), "linux") for line in kernel_log.about(lines, [*self._words.get(name, ()), *storage])]  # which kernel played it is nobody's business
             if real or kept:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text("".join(f"{line}\n" for line in sorted([*kept, *real], key=lambda line: line[:32])))
@@ -214,10 +233,12 @@ class _Play:
         if scenario.telemetry != "all":
             truth["verdict_accept"] = sorted({truth.get("verdict_expected", "failed"), *truth.get("without_telemetry", [])})
         truth.pop("without_telemetry", None)
-        when = {"fault_time_utc": self.facts.pop("fault_time_utc")} if "fault_time_utc" in self.facts else {}
+        cause = next((fact for fact in self.made if fact["fault"] != DECOY), {})  # the first that is no decoy: what others follow from
+        when = {"fault_time_utc": cause["fault_time_utc"]} if "fault_time_utc" in cause else {}
+        decoys = [f"decoy: {fact['decoy']}" for fact in self.made if fact["fault"] == DECOY and fact.get("decoy") != "link_flap"]
         return {
-            "id": scenario.name, "verdict_expected": "failed", **truth, **when, "facts": self.facts, "origin": "replay", "telemetry": scenario.telemetry, "device": _device(),
-            "values": dict(scenario.values), "synthetic": [*scenario.synthetic, *([f"clock of {host} {skew:+g} s" for host, skew in scenario.skew_s.items()])],
+            "id": scenario.name, "verdict_expected": "failed", **truth, **when, "made": self.made, **self.facts, "origin": "replay", "telemetry": scenario.telemetry, "device": _device(),
+            "values": dict(scenario.values), "synthetic": [*scenario.synthetic, *decoys, *([f"clock of {host} {skew:+g} s" for host, skew in scenario.skew_s.items()])],
         }  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def find(run: Path, role: str, ranks: int, timeout_s: float) -> list[Worker]:
     found: dict[int, Worker] = {}
     while len(found) < ranks:
         for rank in set(range(ranks)) - set(found):
-            with contextlib.suppress(OSError, ValueError, KeyError):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 found[rank] = Worker(role, rank, json.loads(address_file(run, role, rank).read_text("utf-8"))["url"])
             gone = next((run / "addresses" / f"{name}.gone" for name in (role, f"{role}-{rank}") if (run / "addresses" / f"{name}.gone").exists()), None)
             if rank not in found and gone is not None:
@@ -121,7 +121,7 @@ class Caller:
             raise CallError(str(error)) from error
 
     def _pieces(self, worker: Worker, method: str, body: bytes, timeout_s: float) -> Iterator[bytes]:
-        """The body of an answer as it comes. `timeout_s` is for all of it: an answer that trickles must end as well."""
+        """The body of an answer as it comes. An answer that trickles ends as well: each piece is awaited for `timeout_s`, and none once that has passed."""
         end = time.monotonic() + timeout_s
         with _explained(timeout_s), self._client.stream("POST", f"{worker.url}/v1/{method}", content=body, timeout=_patience(timeout_s)) as answer:
             failed = b""

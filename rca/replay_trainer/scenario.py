@@ -88,13 +88,20 @@ def load(name: str, variation: int = 0, folder: Path | None = None) -> Scenario:
     path = (folder or root()) / name / NAME
     try:
         data = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise RcaError(f"cannot read the scenario: {error}", where=str(path)) from error
     for key, kind in REQUIRED.items():
         if not isinstance(data.get(key), kind):
             raise RcaError(f"a scenario needs `{key}`", where=str(path))
     if unknown := data.keys() - KNOWN:
         raise RcaError(f"no such part of a scenario: `{sorted(unknown)[0]}`", where=str(path))
+    try:
+        return _one(data, variation, name, path)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise RcaError(f"the scenario is not well-formed: {type(error).__name__}: {error}", where=str(path), hint="compare with the others: `scenarios/04_save_fault_poisons_weights`") from error
+
+
+def _one(data: dict[str, Any], variation: int, name: str, path: Path) -> Scenario:
     chosen = _choose(data, variation, name)
     if (number := chosen.pop("alternative", None)) is not None and number:
         _overlay(data, data["alternative"][number - 1])
@@ -103,7 +110,7 @@ def load(name: str, variation: int = 0, folder: Path | None = None) -> Scenario:
         chosen["host"] = data["hosts"].get(f"{role}/{chosen['rank']}") or data["hosts"].get(role)
     filled = _fill({key: value for key, value in data.items() if key not in ("vary", "alternative")}, chosen, path)
     acts = tuple(Act(**({"how": {}, "role": "train", "rank": 0} | act)) for act in filled.get("act", ()))
-    if acts and (decoy := chosen.get("decoy")):
+    if decoy := chosen.get("decoy"):
         acts = (Act(acts[0].at, "decoy", chosen["decoy_role"], 0, {"kind": decoy}), *acts)
     skew = {host: float(value) for host, value in filled.get("skew_s", {}).items()}
     if chosen.get("skew_s"):
@@ -125,8 +132,8 @@ def _choose(data: Mapping[str, Any], variation: int, name: str) -> dict[str, Any
         hosts = sorted(set(data["hosts"].values()))
         if len(hosts) > 1 and drawn.random() < 0.4:
             chosen |= {"skew_s": drawn.choice([-2.7, 1.9, 4.2]), "skewed_host": drawn.choice(hosts)}
-        if drawn.random() < 0.5:
-            flaps = data["settings"].get("weight_sync") != "collective"
+        if data.get("act") and drawn.random() < 0.5:
+            flaps = chosen.get("sync", data["settings"].get("weight_sync")) != "collective"  # else the weights would go over that link
             chosen |= {"decoy": drawn.choice([*DECOYS, *(["link_flap"] if flaps else [])]), "decoy_role": drawn.choice(["rollout", "train"])}
         chosen["telemetry"] = drawn.choice([*itertools.repeat("all", 3), *(data["vary"].get("telemetry") or TELEMETRY[1:])]) if "vary" in data else "all"
     return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class _Engine:
         self.learner = Learner(config, self.world, rank, _sum if self.world > 1 else None)
         self.sender = sync.of(config).Sender(config, run, address) if rank == 0 else None
         self._holds = False
+        self._saving = {kind: threading.Lock() for kind in checkpoints.KEPT}
 
     def load(self, values: dict[str, Any]) -> dict[str, Any]:
         """Take the device; load a checkpoint if one is named. Gives the step and the digest of the weights."""
@@ -95,12 +97,18 @@ class _Engine:
         """Rank 0 writes a checkpoint, beside the engine: a file system that hangs must not stop the steps. What is written was copied while the controller waits."""
         if self.rank:
             return {}
-        state = self.learner.state()
-        weights = self.learner.weights()
-        about = {"digest": self.learner.digest()}
-        optimizer = {name: value for name, value in state.items() if not name.startswith("weights.")}
-        path = checkpoints.write(self.config, self.run, values["kind"], int(values["step"]), weights, optimizer, about)
-        return {"path": str(path)}
+        kind = str(values["kind"])
+        lock = self._saving[kind]
+        if not lock.acquire(blocking=False):  # one that waited its turn would be written with the weights of a later step
+            raise RuntimeError(f"the {kind} checkpoint before this one is still being written")
+        try:
+            state = self.learner.state()
+            weights = self.learner.weights()
+            about = {"digest": self.learner.digest()}
+            optimizer = {name: value for name, value in state.items() if not name.startswith("weights.")}
+            return {"path": str(checkpoints.write(self.config, self.run, kind, int(values["step"]), weights, optimizer, about))}
+        finally:
+            lock.release()
 
     def event(self, values: dict[str, Any]) -> dict[str, Any]:
         """`rollout_start`: give the device to the rollout worker beside us."""

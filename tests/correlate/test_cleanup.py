@@ -138,5 +138,5 @@ def test_the_rank_that_hangs_in_training_is_named_though_rollout_workers_wait_as
     files = {f"train/attempt_0/{r}/stderr.log": begin.format(r) for r in range(3)}
     for r in (0, 1):
         files[f"train/attempt_0/{r}/stderr.log"] += wait.format(31, f"rank {r}", "backward failed", "all_reduce")
-    files["rollout-0.log"] = "2026-11-20 12:00:01,000 INFO [role=rollout rank=0] up\n" + wait.format(32, "role=rollout rank=0", "update_weights failed", "recv_weights")
+    files["rollout-server.log"] = "2026-11-20 12:00:01,000 INFO [role=rollout] up\n" + wait.format(32, "role=rollout", "update_weights failed", "recv_weights")
     assert [e.rank for e in run_of(tmp_path, files).events if e.kind == Kind.RANK_SILENT] == [2]
