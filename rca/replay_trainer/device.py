@@ -32,7 +32,7 @@ class Device:
     def describe(self) -> str:
         """One line for the log of whoever uses it, in the words of TensorFlow's device factory."""
         if torch.cuda.is_available():
-            about = torch.cuda.get_device_properties(0)
+            about = torch.cuda.get_device_properties(self.index % torch.cuda.device_count())
             return f"device: {self.index}, name: {about.name}, pci bus id: {about.pci_domain_id:04x}:{about.pci_bus_id:02x}:{about.pci_device_id:02x}.0"
         return f"device: {self.index}, name: stand-in without a GPU, pci bus id: 0000:{BUSES[self.index % len(BUSES)]}:00.0, {_mib(self.capacity_bytes)}"
 

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,12 @@ from rca.replay_trainer.config import DATA_ADDRESS, NAME, Config
 from rca.replay_trainer.hosts import Here
 from rca.replay_trainer.skewed import SKEW
 from rca.replay_trainer.tied import LAUNCHER
+from rca.replay_trainer.wires import WIRES
 
 log = logging.getLogger("launcher")
 POLL_S = 0.1
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
-TEMPORARY = ("addresses", "devices", "holds")  # of one attempt
+TEMPORARY = ("addresses", "devices", "holds", "wires")  # of one attempt
 LOCK = ".lock"
 RESERVE_BYTES = 4096  # for `failed.json`: what ended a run must find room on a full disk too
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "TORCH_CPP_LOG_LEVEL": "ERROR", "NO_COLOR": "1"}
@@ -50,13 +51,14 @@ class System:
     def __init__(
         self, run: Path, config: Config, host_of: Callable[[str, int], Any] | None = None, *, seen: Path | None = None, program: Program | None = None,
         groups: Mapping[tuple[str, int], Any] | None = None, sampled: bool = True, traced: bool = True,
-        skews: Mapping[str, float] | None = None,
+        skews: Mapping[str, float] | None = None, wired: Iterable[str] = (),
     ) -> None:  # fmt: skip
         here = Here()
         self.run, self.config, self.seen = run, config, seen or run
         self.host_of = host_of or (lambda role, rank: here)
         self.program, self.groups, self.sampled, self.traced = program or Program(), groups or {}, sampled, traced
         self.skews = skews or {}  # host -> seconds that its clock is wrong
+        self.wired = ",".join(sorted(wired))  # workers that are called through a proxy, as `rollout-1`
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._told: set[str] = set()
         self.attempt = 1
@@ -124,7 +126,7 @@ class System:
         if "PYTHONPATH" in self.program.kept:
             kept["PYTHONPATH"] = _found_from_anywhere(kept.get("PYTHONPATH", ""))
         trace = {"RCA_TRACE_DIR": str(self.seen / "logs" / "trace")} if self.traced else {"RCA_TRACE_OFF": "1"}
-        own = {"RCA_TRAIN_ATTEMPT": str(self.attempt), LAUNCHER: str(os.getpid()), DATA_ADDRESS: host.data_address, SKEW: str(self.skews.get(host.name, 0.0))}
+        own = {"RCA_TRAIN_ATTEMPT": str(self.attempt), LAUNCHER: str(os.getpid()), DATA_ADDRESS: host.data_address, SKEW: str(self.skews.get(host.name, 0.0)), **({WIRES: self.wired} if self.wired else {})}
         return {**kept, **ENVIRONMENT, **trace, **own, **self.program.environment}
 
     def _worker(self, role: str, rank: int) -> None:

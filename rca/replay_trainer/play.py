@@ -160,7 +160,7 @@ class _Play:
         config = Config.of({**scenario.settings, **over, "hold_at": points})
         traced, sampled = scenario.telemetry != "no traces", scenario.telemetry == "all"
         skews = dict(scenario.skew_s)
-        self.system = System(self.run, config, self.host, seen=self.seen, program=self.program, groups=self._groups, sampled=sampled, traced=traced, skews=skews)
+        self.system = System(self.run, config, self.host, seen=self.seen, program=self.program, groups=self._groups, sampled=sampled, traced=traced, skews=skews, wired={f"{act.role}-{act.rank}" for act in acts if act.fault == "wire"})
         ended = time.monotonic() + scenario.limit_s
         try:
             with self.system as system:

@@ -28,6 +28,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from rca import trace_inject as rt
+from rca.replay_trainer import wires
 
 log = logging.getLogger("worker")
 Method = Callable[[dict[str, Any]], dict[str, Any] | Iterator[dict[str, Any]]]
@@ -74,9 +75,10 @@ def serve(service: Service, run: Path, address: str) -> None:
     """Answer calls until SIGTERM, or until `stop` is called."""
     listener = socket.create_server((address, 0), backlog=128)
     server = _Server(uvicorn.Config(_app(service, lambda: setattr(server, "should_exit", True)), log_config=None, access_log=False, lifespan="off", timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=1))
-    publish(run, service.role, service.rank, address, listener.getsockname()[1])
-    log.info("%s %d listens on %s:%d, pid %d", service.role, service.rank, *listener.getsockname()[:2], os.getpid())
-    server.run(sockets=[listener])
+    with wires.before(run, service.role, service.rank, address, listener.getsockname()[1]) as port:
+        publish(run, service.role, service.rank, address, port)
+        log.info("%s %d listens on %s:%d, pid %d", service.role, service.rank, address, port, os.getpid())
+        server.run(sockets=[listener])
     service.ended()
     log.info("%s %d ends", service.role, service.rank)
 
