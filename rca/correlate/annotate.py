@@ -35,6 +35,8 @@ WAITED_OR_LOST = frozenset({
     Kind.COLLECTIVE_TIMEOUT, Kind.WATCHDOG_STUCK, Kind.PEER_LOST, Kind.STORE_LOST, Kind.STORE_TIMEOUT, Kind.RENDEZVOUS_TIMEOUT, Kind.RPC_TIMEOUT,
 })  # fmt: skip
 MOMENT_NS = 10**9
+#: What a process says that cannot write or read a file.
+OF_FILES = frozenset({Kind.READ_ONLY, Kind.WRITE_FAILED, Kind.SAVE_FAILED, Kind.SAVE_OPEN, Kind.IO_ERROR, Kind.NO_SPACE, Kind.PERMISSION, Kind.CHECKPOINT_INVALID, Kind.MISSING_FILE, Kind.STORAGE_HANG})
 STOPPED = (-15, 143, -9, 137)  # what a stopped process ends with is no failure of its own
 WORD_OF_STOP = re.compile(r"preempt|evict|time limit|node fail|reclaim|maintenance", re.I)
 NEAR_BYTES = 16 << 10  # a console holds the report of a wait, with its frames, this near to the crash that it ends in
@@ -77,6 +79,8 @@ def annotate(view: View) -> list[Event]:
             extra["after_wait"] = True
         if (event.kind == Kind.SCHEDULER_STOP and _after_exit(event, view)) or (event.kind == Kind.AGENT_SIGNALLED and _given_up(event, view)):
             extra["after_exit"] = True
+        if event.kind == Kind.READ_ONLY and _unmet(event, view):
+            extra["unmet"] = True
         if event.kind == Kind.IO_ERROR and _local_disk(event, view):
             extra["local"] = True
         if event.kind in PAIRED:
@@ -170,11 +174,20 @@ def _given_up(stop: Event, view: View) -> bool:
 
     A scheduler that says why it stops the job is believed whatever the job was at.
     """
-    begun = view.course.given_up_ns()
-    if begun is None or stop.time_ns is None or stop.time_ns < begun:
+    times = [stop.time_ns] if stop.time_ns is not None else [e.time_ns for e in view.of(Kind.AGENT_SIGNALLED) if e.time_ns is not None]  # of one without a time, that of the others
+    begun = view.course.cleaning_since(min(times)) if times else None
+    if begun is None:
         return False
     terminal = [e for e in view.events if e.severity in ("error", "fatal") and e.time_ns is not None and e.time_ns <= begun and not e.attrs.get("recovered")]
     return any(begun - e.time_ns < (MOMENT_NS if e.kind == Kind.LOGGED_ERROR else progress.SURVIVED_NS) for e in terminal if e.kind == Kind.LOGGED_ERROR or e.kind not in progress.NOT_TERMINAL)
+
+
+def _unmet(event: Event, view: View) -> bool:
+    """Whether only a host's kernel says that a file system is read-only, and no process of the job met any trouble with a file: then it may be anybody's disk."""
+    reading = _reading(event, view)
+    if reading is None or not reading.of_host:
+        return False
+    return not any(e.kind in OF_FILES and ((r := _reading(e, view)) is None or not r.of_host) for e in view.events)
 
 
 def _local_disk(event: Event, view: View) -> bool:

@@ -81,6 +81,11 @@ class Course:
             return last
         return None
 
+    def cleaning_since(self, time_ns: int) -> int | None:
+        """When the clean-up began that this moment falls into; None where a stage of training was announced since, or there was none."""
+        before = [p for p in self.phases if p.start_ns <= time_ns and p.sure]
+        return before[-1].start_ns if before and before[-1].stage == "cleanup" else None
+
     def given_up_ns(self) -> int | None:
         """When the last clean-up began that no stage of training follows: what is written from then on is no sign that the run went on."""
         last = max((i for i, p in enumerate(self.phases) if p.stage == "cleanup"), default=None)

@@ -37,6 +37,8 @@ def kind_of(chain: list[Raised], chosen: Raised, hit: Hit | None, thread: str | 
 def sensed(chain: list[Raised]) -> tuple[Raised, Sense] | None:
     """The exception of the chain whose plain words say what happened, where no signature knows any; a victim's words count last."""
     said = [(raised, sense) for raised in sorted(chain, key=lambda r: not r.worker) if (sense := generic.meaning(raised.text, "error"))]
+    # A task that its own event loop cancelled was told so by the program, not by a scheduler.
+    said = [(raised, sense) for raised, sense in said if not (sense.kind == Kind.SCHEDULER_STOP and raised.type.endswith("CancelledError"))]
     return next(((raised, sense) for raised, sense in said if sense.kind not in VICTIM_KINDS), said[0] if said else None)
 
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import platform
 import shutil
@@ -216,7 +217,8 @@ class _Play:
             real = [line.replace(platform.release(), "linux") for line in kernel_log.about(lines, [*self._words.get(name, ()), *storage])]  # which kernel played it is nobody's business
             if real or kept:
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text("".join(f"{line}\n" for line in sorted([*kept, *real], key=lambda line: line[:32])))
+                skew_s = self.scenario.skew_s.get(name, 0.0)
+                file.write_text("".join(f"{_later(line, skew_s)}\n" for line in sorted([*kept, *real], key=lambda line: line[:32])))
 
     def _truth(self, codes: list[int | None]) -> dict[str, Any]:
         scenario = self.scenario
@@ -246,6 +248,15 @@ def _device() -> str:
     import torch
 
     return torch.cuda.get_device_name(0) if torch.cuda.is_available() else "stand-in"
+
+
+def _later(line: str, skew_s: float) -> str:
+    """A kernel line by a clock that is wrong by so much, as those of the programs on that host are."""
+    stamp, space, text = line.partition(" ")
+    try:
+        return f"{(datetime.datetime.fromisoformat(stamp.replace(',', '.')) + datetime.timedelta(seconds=skew_s)).isoformat(timespec='microseconds').replace('.', ',')}{space}{text}" if skew_s else line
+    except ValueError:
+        return line
 
 
 def _neutral() -> tuple[dict[Path, str], Program]:
