@@ -139,6 +139,8 @@ def _answers_of_parts(calls: list[int], spans: Spans) -> dict[int, int]:
 def _call(event: Event, row: int, spans: Spans, parts: int = 0) -> Event:
     """A failed call with what is known of its callee: who it is, and whether it has a span of its own for this call."""
     answer = ("missing", "ok", "failed", "open", "late")[spans.answered[row] or parts]
+    if answer == "late" and event.kind != Kind.RPC_TIMEOUT:
+        answer = "ok"  # a call that broke off as the answer came lasts as long as the callee's part of it
     if answer == "missing" and not _traced(row, spans):
         answer = "unknown"
     text, kind = event.text, event.kind

@@ -47,8 +47,8 @@ def _payloads(view: View, records: list[tuple[str, dict[str, Any]]]) -> list[Eve
                 if "count" in differs:
                     attrs |= {"wanted": differs["count"][0], "got": differs["count"][1]}
                 attrs["what"] = _what(differs)
-                # Of a leader, which hands over to many and takes from many, one hand-over is bad: then it is the other end that is odd.
-                end = origin if record["process"].get("role") in LEADERS and origin["process"].get("role") not in LEADERS else record
+                # Of a leader, which takes from many, one hand-over came short: then it is the other end that is odd. What changed on the way is known where it arrived.
+                end = origin if attrs["what"] == "rows" and record["process"].get("role") in LEADERS and origin["process"].get("role") not in LEADERS else record
                 found.append(_event(view, Kind.PAYLOAD_DIFFERS, f"{record['name']}: {words}", "error", end, [(where, record), (source, origin)], attrs))
     return found[:MOST]
 
