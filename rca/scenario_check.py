@@ -90,7 +90,8 @@ def judge(report: dict[str, Any], truth: dict[str, Any]) -> Checked:
         if isinstance(step, int) and first[f"{name}_step"] != step:
             problems.append(f"{name}_step {first[f'{name}_step']}, it is {step}")
     misplaced = _misplaced(first["entity"], truth.get("faulty_entity") or {})
-    return Checked(answer, (*problems, *misplaced), cause, False, bool(not cause or misplaced) and first["confidence"] >= CONFIDENT)
+    elsewhere = any(" None, " not in place for place in misplaced)  # a place that is left open is no wrong one
+    return Checked(answer, (*problems, *misplaced), cause, False, (not cause or elsewhere) and first["confidence"] >= CONFIDENT)
 
 
 def _misplaced(said: dict[str, Any], true: dict[str, Any]) -> list[str]:

@@ -48,7 +48,7 @@ def test_each_thing_that_is_wrong_is_named(changes: dict[str, Any], problem: str
 def test_a_sure_and_wrong_answer_is_counted() -> None:
     """From 0.8 on, a wrong cause or a wrong place; also where nothing had failed."""
     assert judge(report(cause="gpu.ecc"), TRUTH).sure_and_wrong and not judge(report(cause="gpu.ecc", confidence=0.7), TRUTH).sure_and_wrong
-    assert judge(report(entity={"host": "gpu-2"}), TRUTH).sure_and_wrong
+    assert judge(report(entity={"host": "gpu-2"}), TRUTH).sure_and_wrong and not judge(report(entity={}), TRUTH).sure_and_wrong
     assert judge(report(), {"verdict_expected": "healthy"}).sure_and_wrong
     assert not judge(report(cause_stage="train"), TRUTH).sure_and_wrong
 
