@@ -27,6 +27,7 @@ class Device:
     def __init__(self, folder: Path, capacity_bytes: int, owner: str, index: int = 0) -> None:
         self.folder, self.capacity_bytes, self.owner, self.index = folder, capacity_bytes, owner, index
         self._broken: str | None = None
+        self._standing = False  # whether `hold` took what lasts
         folder.mkdir(parents=True, exist_ok=True)
 
     def describe(self) -> str:
@@ -88,8 +89,16 @@ class Device:
                 )
             self._hold(mine + size_bytes)
 
+    def hold(self, size_bytes: int) -> None:
+        """Take what lasts until everything is released; once. Raises as `take` does."""
+        if not self._standing:
+            self.take(size_bytes)
+            self._standing = True
+
     def release(self, size_bytes: int | None = None) -> None:
         """Give `size_bytes` back, or everything."""
+        if size_bytes is None:
+            self._standing = False
         with self._locked():
             mine = self.held().get(self.owner, (0, 0))[1]
             self._hold(0 if size_bytes is None else max(0, mine - size_bytes))

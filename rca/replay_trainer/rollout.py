@@ -35,13 +35,12 @@ class _Engine:
         self.device = Device(device_folder(config, run, "rollout", rank), config.device_bytes, f"rollout-{rank}", rank)
         self.learner = Learner(config)
         self.receiver = sync.of(config).Receiver(config, run, rank)
-        self._holds = False
 
     def load(self, values: dict[str, Any]) -> dict[str, Any]:
         """Ready. A colocated worker waits for its device."""
         log.info("%s", self.device.describe())
         if not self.config.colocated:
-            self._take()
+            self.device.hold(int(SHARE * self.config.device_bytes))
         return {}
 
     def update_weights(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +53,7 @@ class _Engine:
     def generate(self, values: dict[str, Any]) -> dict[str, Any]:
         """G samples of each prompt with their log-probabilities and rewards. The samples depend on seed, step and rank alone."""
         task.known(values["prompts"], "prompts")
-        self._take()
+        self.device.hold(int(SHARE * self.config.device_bytes))
         self.device.check("generate")
         config, step = self.config, int(values["step"])
         prompts = values["prompts"].repeat_interleave(config.group, 0)  # [b, L]
@@ -69,15 +68,9 @@ class _Engine:
         """`train_start`: give the device back to the train worker beside us."""
         if values["name"] == "train_start" and self.config.colocated:
             self.device.release()
-            self._holds = False
             log.info("device released for train, step %d", values["step"])
         rt.ack_event(values["number"])
         return {}
-
-    def _take(self) -> None:
-        if not self._holds:
-            self.device.take(int(SHARE * self.config.device_bytes))
-            self._holds = True
 
     def end(self) -> None:
         self.receiver.close()

@@ -53,14 +53,13 @@ class _Engine:
             dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=config.collective_timeout_s))
         self.learner = Learner(config, self.world, rank, _sum if self.world > 1 else None)
         self.sender = sync.of(config).Sender(config, run, address) if rank == 0 else None
-        self._holds = False
         self._saving = {kind: threading.Lock() for kind in checkpoints.KEPT}
 
     def load(self, values: dict[str, Any]) -> dict[str, Any]:
         """Take the device; load a checkpoint if one is named. Gives the step and the digest of the weights."""
         step = 0
         log.info("%s", self.device.describe())
-        self._take()
+        self.device.hold(self.resident)
         if path := values.get("path"):
             weights, optimizer, state = checkpoints.read(Path(path))
             self.learner.load({**{f"weights.{name}": value for name, value in weights.items()}, **optimizer})
@@ -86,7 +85,7 @@ class _Engine:
         task.known(values["prompts"], "prompts")
         task.known(answers, "answers")
         tokens = answers.numel() + values["prompts"].numel()
-        self._take()
+        self.device.hold(self.resident)
         self.device.check("train_batch")
         with self.device.work(tokens * self.config.width * self.config.layers * ACTIVATION_BYTES):
             stats = self.learner.update(values["prompts"], answers, values["logprobs"], values["advantages"], reference)
@@ -114,15 +113,9 @@ class _Engine:
         """`rollout_start`: give the device to the rollout worker beside us."""
         if values["name"] == "rollout_start" and self.config.colocated:
             self.device.release()
-            self._holds = False
             log.info("device released for rollout, step %d", values["step"])
         rt.ack_event(values["number"])
         return {}
-
-    def _take(self) -> None:
-        if not self._holds:
-            self.device.take(self.resident)
-            self._holds = True
 
     def end(self) -> None:
         if self.sender is not None:

@@ -125,3 +125,15 @@ def test_half_a_fault_or_half_a_book_is_none(tmp_path):
     (tmp_path / "x.held").write_text("12")
     (tmp_path / "y.held").write_text("not numbers")
     train.take(100 * MIB)
+
+
+def test_what_lasts_is_taken_once_and_again_after_everything_was_released(tmp_path):
+    """`hold` is asked for at every call of a worker; a release for the other role ends it."""
+    device = Device(tmp_path, 100, "train-0")
+    device.hold(60)
+    device.hold(60)
+    assert device.held()["train-0"][1] == 60
+    device.release()
+    assert device.held() == {}
+    device.hold(60)
+    assert device.held()["train-0"][1] == 60
