@@ -1,8 +1,8 @@
 """The memory of a device, booked by who uses it: what lets colocated roles collide, and fail, as they do on a GPU.
 
-A device is a folder that its users share: one file per owner with the bytes that it holds, and `fault` when it is broken: the error, and which operations touch the
-broken part. The budget is a stand-in; its errors are synthetic, in CUDA's words, without a GPU, and CUDA's own with one. The error stays, as a CUDA context keeps its
-error until the process ends (CUDA C Programming Guide, 3.2.12 Error Checking).
+A device is a folder that its users share: one file per owner with the bytes that it holds, `fault` when it is broken: the error, and which operations touch the
+broken part, and `wrong` when it computes wrongly and says nothing. The budget is a stand-in; its errors are synthetic, in CUDA's words, without a GPU, and CUDA's own with one. The error
+stays, as a CUDA context keeps its error until the process ends (CUDA C Programming Guide, 3.2.12 Error Checking).
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from pathlib import Path
 
 import torch
 
+from rca.replay_trainer.bit_flip import Flip
+
 FAULT = "fault"
+WRONG = "wrong"  # a `bit_flip.Flip`
 BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")  # of a machine with eight devices
 LEAK = "leak"  # bytes that one owner loses at each `work`, written by a fault
 
@@ -28,6 +31,8 @@ class Device:
         self.folder, self.capacity_bytes, self.owner, self.index = folder, capacity_bytes, owner, index
         self._broken: str | None = None
         self._standing = False  # whether `hold` took what lasts
+        self._computed = 0  # calls while it computed wrongly
+        self._wrong = str(folder / WRONG)
         folder.mkdir(parents=True, exist_ok=True)
 
     def describe(self) -> str:
@@ -111,6 +116,16 @@ class Device:
             yield
         finally:
             self.release(size_bytes - self._lost())
+
+    def computing(self, model: torch.nn.Module, what: str) -> contextlib.AbstractContextManager[None]:
+        """The block in which the call `what` computes with a model: really wrong, without an error, where the device computes wrongly. Costs a look at one file."""
+        try:
+            with open(self._wrong) as file:
+                flip = Flip.of_json(file.read())
+        except (OSError, ValueError, TypeError, KeyError):
+            return contextlib.nullcontext()
+        self._computed += 1
+        return flip.in_model(model) if flip.touches(what, self.owner, self._computed) else contextlib.nullcontext()
 
     def _lost(self) -> int:
         try:

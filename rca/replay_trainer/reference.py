@@ -41,7 +41,8 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
         known(prompts, "prompts")
         known(answers, "answers")
         device.check("compute_logprobs")
-        logprobs = learner.logprobs(prompts, answers)  # [b, N]
+        with device.computing(learner.model, "compute_logprobs"):
+            logprobs = learner.logprobs(prompts, answers)  # [b, N]
         rt.handoff("reference_logprobs", logprobs, key=f"reference_logprobs-{rank}-{values['step']}", to="controller", rows=len(logprobs))
         log.info("compute_logprobs done, step: %d, %d rows", values["step"], len(logprobs))
         return parts(logprobs, int(values["step"]))

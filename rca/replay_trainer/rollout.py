@@ -58,7 +58,8 @@ class _Engine:
         config, step = self.config, int(values["step"])
         prompts = values["prompts"].repeat_interleave(config.group, 0)  # [b, L]
         generator = task.generator(config, "rollout", step, self.rank)
-        answers, logprobs = sample(self.learner.model, prompts, task.answer_length(config), config.temperature, generator)  # [b, N], [b, N]
+        with self.device.computing(self.learner.model, "generate"):
+            answers, logprobs = sample(self.learner.model, prompts, task.answer_length(config), config.temperature, generator)  # [b, N], [b, N]
         rewards = task.rewards(prompts, answers)  # [b]
         rt.handoff("rollout_batch", answers, key=f"rollout_batch-{self.rank}-{step}", to="controller", rows=len(answers))
         log.info("generate done, step: %d, %d samples, mean reward %.3f", step, len(answers), rewards.mean())

@@ -87,7 +87,7 @@ class _Engine:
         tokens = answers.numel() + values["prompts"].numel()
         self.device.hold(self.resident)
         self.device.check("train_batch")
-        with self.device.work(tokens * self.config.width * self.config.layers * ACTIVATION_BYTES):
+        with self.device.work(tokens * self.config.width * self.config.layers * ACTIVATION_BYTES), self.device.computing(self.learner.model, "train_batch"):
             stats = self.learner.update(values["prompts"], answers, values["logprobs"], values["advantages"], reference)
         log.info("train_batch done, step: %d, loss: %.5f", values["step"], stats["loss"])
         return {"stats": stats, "digest": self.learner.digest()}
