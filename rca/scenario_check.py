@@ -15,6 +15,9 @@ from rca.errors import RcaError
 SAME_STAGES = ({"init", "load"}, {"save", "latest_recover_save", "periodic_recover_save"}, {"recover", "load"})
 CONFIDENT = 0.8
 VERDICTS = ("failed", "healthy", "inconclusive")
+#: What replaying the run's requests gives; the fourth is for runs in which none failed.
+REPLAYS = ("reproduces", "does not reproduce", "diverges", "healthy")
+REPLAYED = "replay.rca.jsonl"  # the result of `rca replay`, among the logs
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ def compare(folder: Path) -> Checked:
         raise RcaError(f"this is no truth: {what}", where=str(file))
     if not (folder / "logs").is_dir():
         raise RcaError("there are no logs beside the truth", where=str(folder))
+    if truth.get("finishes") and (folder / "logs" / REPLAYED).exists():  # what the logs alone cannot tell, a replay does
+        truth = {name: value for name, value in truth.items() if name != "verdict_accept"}
     with tempfile.TemporaryDirectory(prefix="rca-check-") as scratch:
         logs = Path(scratch) / "logs"
         shutil.copytree(folder / "logs", logs)
@@ -60,6 +65,8 @@ def _malformed(truth: Any) -> str | None:
         return f"`verdict_expected` must be one of {', '.join(VERDICTS)}"
     if truth["verdict_expected"] == "failed" and not isinstance(truth.get("root_cause_class"), str):
         return "it has no `root_cause_class`"
+    if truth.get("replay", REPLAYS[0]) not in REPLAYS:
+        return f"`replay` must be one of {', '.join(REPLAYS)}"
     if not isinstance(truth.get("faulty_entity") or {}, dict):
         return "`faulty_entity` must be an object"
     lists = ("accept", "verdict_accept", "cause_stage_accept", "symptom_stage_accept")
@@ -78,7 +85,8 @@ def judge(report: dict[str, Any], truth: dict[str, Any]) -> Checked:
     first = report["hypotheses"][0] if report["hypotheses"] and verdict == "failed" else None
     answer = verdict if first is None else f"{first['cause']} {first['confidence']:.2f} {_where(first['entity'])}, {first['cause_stage']} step {first['cause_step']} -> {first['symptom_stage']} step {first['symptom_step']}"
     if first is None or not broken:
-        return Checked(answer, tuple(problems), False if broken and verdict == "healthy" else None, broken and verdict == "inconclusive", first is not None and first["confidence"] >= CONFIDENT)
+        missed = verdict == "healthy" and "healthy" not in wanted
+        return Checked(answer, tuple(problems), False if broken and missed else None, broken and verdict == "inconclusive", first is not None and first["confidence"] >= CONFIDENT)
     accepted = list(dict.fromkeys([truth["root_cause_class"], *truth.get("accept", [])]))
     cause = first["cause"] in accepted
     if not cause:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import rca
 from rca.errors import RcaError
-from rca.scenario_check import compare, judge
+from rca.scenario_check import REPLAYED, compare, judge
 
 TRUTH = {
     "verdict_expected": "failed", "root_cause_class": "net.loss", "accept": ["net.rdma"], "cause_stage": "rollout", "symptom_stage": "train",
@@ -61,6 +64,23 @@ def test_who_abstains_is_neither_right_nor_wrong_about_the_cause() -> None:
     assert judge(report(), TRUTH).cause is True and judge({"verdict": "healthy", "hypotheses": []}, {"verdict_expected": "healthy"}).cause is None
 
 
+def test_logs_that_cannot_tell_are_not_asked_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends well while something computes wrongly: healthy is right, a cause is not, until a replay is among the logs, which makes the cause the only right answer."""
+    silent = {"verdict_expected": "failed", "finishes": True, "verdict_accept": ["healthy", "inconclusive"], "root_cause_class": "gpu.sdc", "replay": "diverges"}
+    (tmp_path / "truth.json").write_text(json.dumps(silent))
+    (tmp_path / "logs").mkdir()
+
+    def found(document: dict[str, Any]) -> tuple[bool, bool | None]:
+        monkeypatch.setattr(rca, "analyze", lambda path: SimpleNamespace(document=document))
+        checked = compare(tmp_path)
+        return checked.right, checked.cause
+
+    healthy, sdc = {"verdict": "healthy", "hypotheses": []}, report(cause="gpu.sdc")
+    assert (found(healthy), found(sdc)) == ((True, None), (False, True))
+    (tmp_path / "logs" / REPLAYED).touch()
+    assert (found(healthy), found(sdc)) == ((False, False), (True, True))
+
+
 def test_names_of_one_stage_are_one_stage() -> None:
     """A save is a save."""
     assert judge(report(cause_stage="save"), TRUTH | {"cause_stage": "latest_recover_save"}).right
@@ -70,6 +90,7 @@ def test_names_of_one_stage_are_one_stage() -> None:
     ("text", "message"),
     [
         ("[]", "it is not an object"), ("{}", "`verdict_expected` must be"), ('{"verdict_expected": "failed"}', "no `root_cause_class`"), ("{", "cannot read the truth"),
+        ('{"verdict_expected": "healthy", "replay": ["maybe"]}', "`replay` must be one of"),
         ('{"verdict_expected": "healthy", "faulty_entity": "x"}', "`faulty_entity` must be an object"), ('{"verdict_expected": "healthy"}', "there are no logs"),
     ],
 )  # fmt: skip

@@ -34,6 +34,7 @@ from rca.replay_trainer.storage import Storage
 RUN = "/srv/run"  # as the hosts see it
 NAMESPACES = ("network namespaces", "mount namespaces")
 DECOY = "decoy"
+SILENT = ("healthy", "inconclusive")  # what may be said of logs that hold nothing of the cause: `finishes` in [truth]
 GROUPED = ("meta_server", "rollout", "train", "reference")
 
 
@@ -223,8 +224,8 @@ class _Play:
     def _truth(self, codes: list[int | None]) -> dict[str, Any]:
         scenario = self.scenario
         truth = dict(scenario.truth)
-        healthy = truth.get("verdict_expected", "failed") == "healthy"
-        if (codes[-1] == 0) != healthy:
+        finishes = truth.get("finishes", truth.get("verdict_expected", "failed") == "healthy")
+        if (codes[-1] == 0) != finishes:
             raise NotMade(f"the controller ended with exit code {codes[-1]}")
         with contextlib.suppress(OSError, ValueError, KeyError):
             failed = json.loads((self.run / "failed.json").read_text("utf-8"))
@@ -232,7 +233,9 @@ class _Play:
             for key in ("cause_step", "symptom_step"):
                 if truth.get(key) == "failed":
                     truth[key] = failed["step"]
-        if scenario.telemetry != "all":
+        if truth.get("finishes"):
+            truth["verdict_accept"] = list(SILENT)
+        elif scenario.telemetry != "all":
             truth["verdict_accept"] = sorted({truth.get("verdict_expected", "failed"), *truth.get("without_telemetry", [])})
         truth.pop("without_telemetry", None)
         cause = next((fact for fact in self.made if fact["fault"] != DECOY), {})  # the first that is no decoy: what others follow from

@@ -2,6 +2,9 @@
 
 Placeholders in texts, filled for one variation: `$rank`, `$step` (also `$step+1`, `$step-1`), every name that `[vary]` lists, and `$host`, where that rank of the role of the last fault lives. A text that is nothing but a
 placeholder becomes the value itself.
+
+`[truth]` is what truth.json says, with two words of its own: `replay`, what replaying the run's requests gives (reproduces, does not reproduce, diverges; healthy where none failed), and
+`finishes = true` for a fault that nobody sees: the run ends as it should, and its logs alone allow no other answer than healthy or inconclusive.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import itertools
 import random
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +89,20 @@ def resolve(asked: str) -> list[str]:
 def load(name: str, variation: int = 0, folder: Path | None = None) -> Scenario:
     """A scenario; variation 0 is the first of everything that varies, others are drawn by their number. Raises RcaError for one that is not well-formed."""
     path = (folder or root()) / name / NAME
+    return _made(path, lambda data: _choose(data, variation, name))
+
+
+def again(truth: Any, folder: Path | None = None) -> Scenario:
+    """The scenario as it was played when this truth was written: `id` and `values` of truth.json. What the scenario did not vary then is the first of what it varies now. Raises RcaError."""
+    name, values = (truth.get("id"), truth.get("values")) if isinstance(truth, dict) else (None, None)
+    if not isinstance(name, str) or not isinstance(values, dict):
+        raise RcaError("the truth does not say which scenario was played: it needs `id` and `values`")
+    if name not in names(folder):
+        raise RcaError(f"no such scenario: `{name}`", hint="`rca scenarios list` names them")
+    return _made((folder or root()) / name / NAME, lambda data: _choose(data, 0, name) | values)
+
+
+def _made(path: Path, choose: Callable[[dict[str, Any]], dict[str, Any]]) -> Scenario:
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -96,14 +113,13 @@ def load(name: str, variation: int = 0, folder: Path | None = None) -> Scenario:
     if unknown := data.keys() - KNOWN:
         raise RcaError(f"no such part of a scenario: `{sorted(unknown)[0]}`", where=str(path))
     try:
-        return _one(data, variation, name, path)
+        return _one(data, choose(data), path)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise RcaError(f"the scenario is not well-formed: {type(error).__name__}: {error}", where=str(path), hint="compare with the others: `scenarios/04_save_fault_poisons_weights`") from error
 
 
-def _one(data: dict[str, Any], variation: int, name: str, path: Path) -> Scenario:
-    chosen = _choose(data, variation, name)
-    if (number := chosen.pop("alternative", None)) is not None and number:
+def _one(data: dict[str, Any], chosen: dict[str, Any], path: Path) -> Scenario:
+    if number := chosen.get("alternative"):
         _overlay(data, data["alternative"][number - 1])
     if "rank" in chosen and data.get("act"):  # `$host` is where the rank of the last fault lives
         role = data["act"][-1].get("role", "train")
@@ -116,7 +132,7 @@ def _one(data: dict[str, Any], variation: int, name: str, path: Path) -> Scenari
     if chosen.get("skew_s"):
         skew[chosen["skewed_host"]] = chosen["skew_s"]
     return Scenario(
-        name, path.parent, data["title"], chosen, filled["settings"], filled["hosts"], acts, tuple(filled.get("attempt", ())), filled["truth"], filled.get("storage"),
+        path.parent.name, path.parent, data["title"], chosen, filled["settings"], filled["hosts"], acts, tuple(filled.get("attempt", ())), filled["truth"], filled.get("storage"),
         tuple(filled.get("synthetic", ())), skew, chosen.get("telemetry", filled.get("telemetry", "all")), float(filled.get("limit_s", 120.0)),
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from rca.errors import RcaError
 from rca.replay_trainer import scenario
 from rca.replay_trainer.config import Config
+from rca.scenario_check import REPLAYS
 from rca.taxonomy import CAUSES
 
 TEN = [f"{number:02d}" for number in range(1, 11)]
@@ -42,10 +44,10 @@ def write(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_all_ten_and_two_healthy_ones_are_there() -> None:
-    """Ten couplings and two runs in which nothing breaks, each with a story of about ten lines."""
+def test_all_ten_two_healthy_ones_and_a_silent_one_are_there() -> None:
+    """Ten couplings, two runs in which nothing breaks and one that computes wrongly without a word, each with a story of about ten lines."""
     found = scenario.names()
-    assert [name[:2] for name in found] == [*TEN, "11", "12"]
+    assert [name[:2] for name in found] == [*TEN, "11", "12", "13"]
     for name in found:
         story = (scenario.root() / name / "README.md").read_text("utf-8").splitlines()
         assert story[0].startswith("# ") and 3 <= len(story) <= 16
@@ -63,7 +65,46 @@ def test_every_variation_can_be_played(name: str) -> None:
             assert found.host_of("meta_server", 0)
         classes = [found.truth["root_cause_class"], *found.truth["accept"]] if "root_cause_class" in found.truth else []
         assert set(classes) <= set(CAUSES)
+        assert found.truth["replay"] in REPLAYS and (found.truth["replay"] == "healthy") == (not classes)
         assert "$" not in str(found)
+
+
+@pytest.mark.parametrize("name", scenario.names())
+def test_a_bundle_says_what_its_scenario_says(name: str) -> None:
+    """What a replay gives is a fact of the scenario; a bundle is its plain variation."""
+    told = json.loads((scenario.root() / name / "truth.json").read_text("utf-8"))
+    assert {key: told.get(key) for key in ("replay", "root_cause_class", "finishes")} == {key: scenario.load(name).truth.get(key) for key in ("replay", "root_cause_class", "finishes")}
+    assert scenario.again(told).settings == scenario.load(name).settings
+
+
+@pytest.mark.parametrize("name", scenario.names())
+@pytest.mark.parametrize("variation", range(6))
+def test_a_scenario_is_had_again_from_its_truth(name: str, variation: int) -> None:
+    """Whatever was drawn, the alternative among it: what truth.json recorded is enough."""
+    played = scenario.load(name, variation)
+    assert scenario.again(json.loads(json.dumps({"id": played.name, "values": dict(played.values)}))) == played
+
+
+@pytest.mark.parametrize(
+    ("truth", "message"),
+    [
+        ([], "does not say which scenario"),
+        ({"id": "11_healthy"}, "does not say which scenario"),
+        ({"id": "99_none", "values": {}}, "no such scenario: `99_none`"),
+        ({"id": "../13_silent_corruption", "values": {}}, "no such scenario"),
+        ({"id": "10_event_lost_deadlock", "values": {"step": [1], "alternative": 7}}, "not well-formed"),
+    ],
+)
+def test_a_truth_that_names_no_scenario_is_told(truth: object, message: str) -> None:
+    """Without a traceback."""
+    with pytest.raises(RcaError, match=message):
+        scenario.again(truth)
+
+
+def test_what_was_not_varied_yet_is_the_first_of_what_is_now(tmp_path: Path) -> None:
+    """The plain variation is what a scenario was before something in it varied."""
+    folder = write(tmp_path, SMALL)
+    assert scenario.again({"id": "x", "values": {"rank": 0}}, folder).values == {"rank": 0, "step": 2, "host": "c"}
 
 
 def test_a_variation_is_always_the_same_and_the_plain_one_the_first_of_everything(tmp_path: Path) -> None:
@@ -103,5 +144,5 @@ def test_a_scenario_is_asked_for_by_name_or_number() -> None:
     """`04`, its slug, its whole name, or all of them."""
     assert scenario.resolve("04") == scenario.resolve("save_fault_poisons_weights") == scenario.resolve("04_save_fault_poisons_weights")
     assert scenario.resolve("all") == scenario.names()
-    with pytest.raises(RcaError, match="no such scenario: `13`"):
-        scenario.resolve("13")
+    with pytest.raises(RcaError, match="no such scenario: `99`"):
+        scenario.resolve("99")
