@@ -90,7 +90,7 @@ def analyze(
 
 
 #: Skipping these loses no evidence: they are no logs.
-HARMLESS = frozenset({"binary", "empty", "replaced later in the archive"})
+HARMLESS = frozenset({"binary", "empty", "replaced later in the archive", "recording of requests"})
 #: Values of an export that say nothing, records that their own writer let go: stated, but no part of a file is missing for them.
 UNUSED = ("unused: ", "not written: ")
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 HEAD_BYTES = 4096  # a page: enough for every magic number (tar's lies at 257) and for a fair sample of text
 MAGIC = {b"\x1f\x8b\x08": "gz", b"\x28\xb5\x2f\xfd": "zst", b"\xfd7zXZ\0": "xz"} | {b"BZh%d1AY&SY" % level: "bz2" for level in range(1, 10)}
 MAGIC_HEADS = tuple(MAGIC)
+REQUESTS, RECORDING = ".requests.jsonl", "recording of requests"  # what `rca train` leaves in RUN/recording
 ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # `zstd --seekable` and pzstd begin with a frame of metadata
 # Formats whose head may hold few NULs: zip (and .pt, .npz), pickle, ELF, parquet, HDF5, PNG, sqlite, bzip2.
 BINARY_MAGIC = (b"PK\3\4", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5", b"\x7fELF", b"PAR1", b"\x89HDF", b"\x89PNG", b"SQLite format 3\0", b"BZh9", b"\x93NUMPY")  # fmt: skip
@@ -120,6 +121,8 @@ class _Walk:
                 self._skip(path, f"unreadable: {why(error)}")
                 continue
             path, real = path.rstrip("/") + "/", real.rstrip("/") + "/"
+            if any(entry.name.endswith(REQUESTS) for entry in listed):
+                listed = [entry for entry in listed if not self._recorded(path + entry.name, entry)]
             for entry in listed:
                 name = entry.name
                 if entry.is_file(follow_symlinks=False):
@@ -133,6 +136,13 @@ class _Walk:
                     self._link(path + name, real + name)
                 else:
                     self._skip(path + name, "not a regular file")
+
+    def _recorded(self, path: str, entry: os.DirEntry[str]) -> bool:
+        """Whether it is of a recording of requests: thousands of files that `rca replay` reads, and no log."""
+        if entry.name.endswith(REQUESTS) or entry.name == "blobs":
+            self._skip(path, RECORDING)
+            return True
+        return False
 
     def _link(self, path: str, real: str) -> None:
         """Note a link that leads nowhere readable; what it names inside the given paths is listed there."""

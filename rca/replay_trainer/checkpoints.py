@@ -151,7 +151,9 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, An
     """Weights, optimizer, state. Raises RecoverError, which names the file."""
     rt.checkpoint_loaded(path)
     try:
-        state = json.loads((path / STATE).read_text("utf-8"))
+        data = (path / STATE).read_bytes()
+        rt.recorded_file(path / STATE, data)
+        state = json.loads(data)
         return _load(path / MODEL), _load(path / OPTIMIZER), state
     except (OSError, ValueError) as error:
         raise RecoverError(f"Failed to load checkpoint: Corrupted file: {error} ({path})") from error
@@ -159,6 +161,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, An
 
 def _load(path: Path) -> dict[str, Tensor]:
     data = path.read_bytes()  # not mapped: a file that is cut while it is read must not kill the process
+    rt.recorded_file(path, data)
     try:
         return safetensors.torch.load(data)
     except (SafetensorError, ValueError) as error:

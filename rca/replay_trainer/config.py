@@ -61,6 +61,10 @@ class Config:
     collective_timeout_s: float = 60.0
     start_timeout_s: float = 180.0
     tries: int = 3  # of a call whose error may pass
+    # what is kept of its requests, to run them again
+    record: bool = True
+    record_steps: int = 16  # the newest, whose tensors and files are kept
+    record_bytes: int = 268435456  # at most, of one process
     # where
     checkpoints: str = "checkpoints"  # below the run's folder, or an absolute path
     periodic_checkpoints: str = ""  # where those of kind periodic lie, if elsewhere
@@ -75,19 +79,19 @@ class Config:
             raise wrong("weight_sync", f"one of {', '.join(SYNCS)}")
         if self.recover_from not in ("latest", "periodic"):
             raise wrong("recover_from", "latest or periodic")
-        for name in ("steps", "prompts", "digits", "layers", "width", "heads", "updates", "train_ranks", "rollout_ranks", "tries", "latest_every", "periodic_every"):
+        for name in ("steps", "prompts", "digits", "layers", "width", "heads", "updates", "train_ranks", "rollout_ranks", "tries", "latest_every", "periodic_every", "record_steps"):
             if getattr(self, name) < 1:
                 raise wrong(name, "at least 1")
         for name in (f.name for f in dataclasses.fields(self) if f.type == "float"):
             if not math.isfinite(getattr(self, name)):
                 raise wrong(name, "a finite number")
-        for name in ("temperature", "learning_rate", "device_bytes", *(f.name for f in dataclasses.fields(self) if f.name.endswith("_timeout_s"))):
+        for name in ("temperature", "learning_rate", "device_bytes", "record_bytes", *(f.name for f in dataclasses.fields(self) if f.name.endswith("_timeout_s"))):
             if getattr(self, name) <= 0:
                 raise wrong(name, "above 0")
         for name in ("clip_low", "clip_high", "kl_weight", "meta_server_keeps"):
             if getattr(self, name) < 0:
                 raise wrong(name, "0 or more")
-        for name in ("seed", "device_bytes"):
+        for name in ("seed", "device_bytes", "record_bytes", "record_steps"):
             if abs(getattr(self, name)) >= 1 << 63:
                 raise wrong(name, "below 2^63")
         if self.group < 2:

@@ -63,6 +63,17 @@ class Device:
             found[path.stem] = (int(pid), int(size))
         return found
 
+    def state(self) -> dict[str, int | bool]:
+        """What this process holds of it, and whether that lasts."""
+        held = 0
+        with contextlib.suppress(OSError, ValueError):
+            pid, size = self._file().read_text().split()
+            held = int(size) if int(pid) == os.getpid() else 0
+        return {"held": held, "standing": self._standing}
+
+    def _file(self) -> Path:
+        return self.folder / f"{self.owner}.held"
+
     def check(self, what: str) -> None:
         """Raise what the device says if it is broken and `what` touches the broken part; from then on for ever."""
         if self._broken is None:
@@ -134,7 +145,7 @@ class Device:
             return 0
 
     def _hold(self, size_bytes: int) -> None:
-        path = self.folder / f"{self.owner}.held"
+        path = self._file()
         if size_bytes <= 0:
             path.unlink(missing_ok=True)
             return

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rca.errors import RcaError
+from rca.replay_trainer import recorded
 from rca.replay_trainer.config import DATA_ADDRESS, NAME, Config
 from rca.replay_trainer.hosts import Here
 from rca.replay_trainer.skewed import SKEW
@@ -113,6 +114,7 @@ class System:
         with contextlib.suppress(OSError, ValueError):
             self.attempt = int((self.run / "attempts").read_text()) + 1
         (self.run / "attempts").write_text(str(self.attempt))
+        recorded.forget(self.run, self.attempt)
         self._log_file = logging.FileHandler(self.run / "logs" / "launcher.log")
         self._log_file.setFormatter(logging.Formatter("%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
         log.addHandler(self._log_file)
@@ -126,7 +128,7 @@ class System:
         if "PYTHONPATH" in self.program.kept:
             kept["PYTHONPATH"] = _found_from_anywhere(kept.get("PYTHONPATH", ""))
         trace = {"RCA_TRACE_DIR": str(self.seen / "logs" / "trace")} if self.traced else {"RCA_TRACE_OFF": "1"}
-        own = {"RCA_TRAIN_ATTEMPT": str(self.attempt), LAUNCHER: str(os.getpid()), DATA_ADDRESS: host.data_address, SKEW: str(self.skews.get(host.name, 0.0)), **({WIRES: self.wired} if self.wired else {})}
+        own = {recorded.ATTEMPT: str(self.attempt), LAUNCHER: str(os.getpid()), DATA_ADDRESS: host.data_address, SKEW: str(self.skews.get(host.name, 0.0)), **({WIRES: self.wired} if self.wired else {})}
         return {**kept, **ENVIRONMENT, **trace, **own, **self.program.environment}
 
     def _worker(self, role: str, rank: int) -> None:

@@ -103,12 +103,20 @@ class Learner:
 
     def state(self) -> dict[str, Tensor]:
         """A copy of all that is needed to go on as if nothing had happened: `weights.NAME`, `adam.mean.NAME`, `adam.square.NAME` and `step`."""
-        kept = {f"weights.{name}": value for name, value in self.weights().items()}
+        return {f"weights.{name}": value for name, value in self.weights().items()} | self.optimizer()
+
+    def optimizer(self) -> dict[str, Tensor]:
+        """That of it which is not the weights."""
+        kept = {}
         for name, value in zip(self._names, self._values, strict=True):
             moments = self._optimizer.state.get(value, {})
             for ours, theirs in MOMENTS.items():
                 kept[f"adam.{ours}.{name}"] = moments[theirs].cpu().clone() if moments else torch.zeros(value.shape)
         return kept | {"step": torch.tensor(self.step)}
+
+    def version(self) -> tuple[int, int]:
+        """Another one whenever weights or optimizer have changed: torch counts what is written into each tensor."""
+        return self.step, sum(value._version for value in self._values)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Go on from such a state. Raises ValueError, and changes nothing, for one that lacks a tensor, has another shape or does not hold numbers of the same kind."""

@@ -1,7 +1,7 @@
 """Play a scenario for real: hosts, storage and system are started, faults are made at their points, and what is left is logs, a recording and the truth.
 
     OUT/logs/         what `rca analyze` is given
-    OUT/recording/    settings and metrics of the run
+    OUT/recording/    settings, metrics and the requests of the run
     OUT/truth.json    what really broke, in the form of labelled cases
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 
 import rca
 from rca.errors import RcaError
-from rca.replay_trainer import faults, holds, kernel_log
+from rca.replay_trainer import faults, holds, kernel_log, recorded
 from rca.replay_trainer.config import Config
 from rca.replay_trainer.control_groups import ControlGroup, parents
 from rca.replay_trainer.hosts import Cluster, Here, lacking
@@ -69,6 +69,9 @@ def _keep(run: Path, truth: dict[str, Any], out: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     (aside / "recording").mkdir(parents=True)
     shutil.move(run / "logs", aside / "logs")
+    if (run / recorded.FOLDER).is_dir():
+        for path in sorted((run / recorded.FOLDER).iterdir()):
+            shutil.move(path, aside / "recording" / path.name)
     for name in ("config.json", "metrics.jsonl", "failed.json"):
         if (run / name).exists():
             shutil.copy(run / name, aside / "recording")

@@ -54,4 +54,4 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
                 hold(config, run, f"reference_half_sent@{step}")
             yield {"reference_logprobs": part}
 
-    return Service("reference", rank, engine={"load": load, "compute_logprobs": compute_logprobs}, ended=device.release)
+    return Service("reference", rank, engine={"load": load, "compute_logprobs": compute_logprobs}, ended=device.release, state=lambda: {"weights": learner.weights, **device.state()}, version=lambda: {"weights": learner.version()})

@@ -26,6 +26,7 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
         "rollout", rank,
         engine={"load": engine.load, "update_weights": engine.update_weights, "generate": engine.generate},
         beside={"event": engine.event}, ended=engine.end,
+        state=engine.state, version=lambda: {"weights": engine.learner.version()},
     )  # fmt: skip
 
 
@@ -72,6 +73,10 @@ class _Engine:
             log.info("device released for train, step %d", values["step"])
         rt.ack_event(values["number"])
         return {}
+
+    def state(self) -> dict[str, Any]:
+        """What a call finds, for the recording."""
+        return {"weights": self.learner.weights, **self.device.state()}
 
     def end(self) -> None:
         self.receiver.close()

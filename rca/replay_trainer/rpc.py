@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,8 +79,9 @@ class Caller:
         """Call a method of every worker of a role at once; `parts` has one body for each, or is one for all."""
         workers = self.workers[role]
         bodies = [parts] * len(workers) if isinstance(parts, dict) else parts
+        group = os.urandom(4).hex()  # of these calls, in the recording
         return [
-            _begin(self.call, worker, method, body, timeout_s, streamed)
+            _begin(self.call, worker, method, body, timeout_s, streamed, None, group)
             for worker, body in zip(workers, bodies, strict=True)
         ]
 
@@ -97,14 +99,14 @@ class Caller:
             return error
         return None
 
-    def call(self, worker: Worker, method: str, values: dict[str, Any], timeout_s: float, streamed: bool = False, tries: int | None = None) -> dict[str, Any]:
+    def call(self, worker: Worker, method: str, values: dict[str, Any], timeout_s: float, streamed: bool = False, tries: int | None = None, group: str | None = None) -> dict[str, Any]:
         """One call, repeated where that can do no harm. Raises the typed error of the role and method."""
         body = wire.pack(values)
         most = tries or self.config.tries
-        with rt.request(name=f"rpc {method}", **{"rca.peer": worker.name}) as request:
+        with rt.request(name=f"rpc {method}", **{"rca.peer": worker.name}) as request, rt.recorded_call(worker.name, method, values, group) as recorded:
             for attempt in range(most):
                 try:
-                    return self._streamed(worker, method, body, timeout_s) if streamed else self._plain(worker, method, body, timeout_s)
+                    return recorded.result(self._streamed(worker, method, body, timeout_s) if streamed else self._plain(worker, method, body, timeout_s))
                 except CallError as error:
                     if error.passing and attempt + 1 < most:
                         log.warning("%s of %s failed, retry %d of %d: %s", method, worker.name, attempt + 1, most - 1, error)

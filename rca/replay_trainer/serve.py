@@ -46,6 +46,8 @@ class Service:
     beside: Mapping[str, Method] = field(default_factory=dict)
     routes: list[Route] = field(default_factory=list)
     ended: Callable[[], None] = lambda: None
+    state: Callable[[], dict[str, Any]] | None = None  # for the recording of requests: what a call finds, by groups
+    version: Callable[[], dict[str, Any]] | None = None  # of those groups that are not looked at again while it is the same
 
 
 def prepare(role: str, rank: int, trace: str | None) -> None:
@@ -118,7 +120,7 @@ def _app(service: Service, leave: Callable[[], None]) -> Any:
         except (ValueError, ClientDisconnect) as error:
             log.error("%s: %s", method, error)
             return JSONResponse({"error": str(error)}, 400)
-        run = functools.partial(contextvars.copy_context().run, _run, method, handler, values)
+        run = functools.partial(contextvars.copy_context().run, _run, service, method, handler, values)
         try:
             result = await asyncio.get_running_loop().run_in_executor(pool if method in service.engine else None, run)
         except Exception as error:
@@ -135,6 +137,6 @@ def _app(service: Service, leave: Callable[[], None]) -> Any:
     return app
 
 
-def _run(method: str, handler: Method, values: dict[str, Any]) -> Any:
-    with rt.span(method):
-        return handler(values)
+def _run(service: Service, method: str, handler: Method, values: dict[str, Any]) -> Any:
+    with rt.span(method), rt.recorded(method, values, service.state, service.version) as request:
+        return request.result(handler(values))

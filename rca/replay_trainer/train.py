@@ -38,7 +38,7 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
         "train", rank,
         engine={"load": engine.load, "upload_weights": engine.upload_weights, "train_batch": engine.train_batch},
         beside={"event": engine.event, "save": engine.save},
-        ended=engine.end,
+        ended=engine.end, state=engine.state, version=engine.version,
     )  # fmt: skip
 
 
@@ -116,6 +116,14 @@ class _Engine:
             log.info("device released for rollout, step %d", values["step"])
         rt.ack_event(values["number"])
         return {}
+
+    def state(self) -> dict[str, Any]:
+        """What a call finds, for the recording."""
+        return {"weights": self.learner.weights, "optimizer": self.learner.optimizer, **self.device.state()}
+
+    def version(self) -> dict[str, Any]:
+        """The same while weights and optimizer are the same."""
+        return dict.fromkeys(("weights", "optimizer"), self.learner.version())
 
     def end(self) -> None:
         if self.sender is not None:

@@ -26,6 +26,7 @@ def main() -> int:
     given = parser.parse_args()
     tie()
 
+    from rca.replay_trainer import recorded
     from rca.replay_trainer.config import NAME, Config
     from rca.replay_trainer.serve import prepare, serve
 
@@ -37,6 +38,7 @@ def main() -> int:
 
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True, warn_only=True)
+    recorded.begin(config, given.folder, given.role)
     module = import_module(f"rca.replay_trainer.{given.role}")
     if given.role == "controller":
         return int(module.main(config, given.folder))

@@ -31,6 +31,7 @@ LATER = {
     "trace_requests": "integrations.http_client", "trace_httpx": "integrations.http_client", "TraceMiddleware": "integrations.asgi",
     "traced_actor": "integrations.ray", "traced_task": "integrations.ray", "traced_handle": "integrations.ray", "trace_ray": "integrations.ray",
     "ray_environment": "integrations.ray",
+    "record_requests": "recording", "recorded": "requests", "recorded_call": "calls", "recorded_file": "requests",
 }  # fmt: skip
 __all__ = ["Span", "begin", "end", "environment", "event", "extract", "inject", "install", "request", "span", "stage", "step", "traced", "uninstall", *LATER]
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 FAULTS_MAX = 3
 faults: list[str] = []
+stops: list[Callable[[], None]] = []  # what else is switched off then
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -31,6 +32,8 @@ def fault(where: str, error: BaseException) -> None:
             from rca.trace_inject import recorder
 
             recorder.stop("; ".join(faults))
+            for stop in stops:
+                stop()
     except Exception:  # while the interpreter shuts down, even this may be gone
         return
 

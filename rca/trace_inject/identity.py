@@ -54,7 +54,7 @@ def describe(role: str | None = None, rank: int | None = None, run: str | None =
     return {k: v[:200] if isinstance(v, str) else v for k, v in found.items() if v is not None}
 
 
-def file_name(about: dict[str, str | int], segment: int = 0) -> str:
+def file_name(about: dict[str, str | int], segment: int = 0, ending: str = ".rca.jsonl") -> str:
     """`<role>-<rank>-<host>-<pid>.rca.jsonl`, with a number before the ending for later segments.
 
     >>> file_name({"host": "gpu-7.example", "pid": 41, "role": "train", "rank": 3}), file_name({"host": "a/b", "pid": 1}, 2)
@@ -62,7 +62,7 @@ def file_name(about: dict[str, str | int], segment: int = 0) -> str:
     """
     host = UNSAFE.sub("_", str(about["host"]))[:80]
     role = UNSAFE.sub("_", str(about.get("role", "process")))[:40]
-    return f"{role}-{about.get('rank', 'x')}-{host}-{about['pid']}{f'.{segment}' if segment else ''}.rca.jsonl"
+    return f"{role}-{about.get('rank', 'x')}-{host}-{about['pid']}{f'.{segment}' if segment else ''}{ending}"
 
 
 def trace_of_run(about: dict[str, str | int]) -> str | None:

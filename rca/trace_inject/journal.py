@@ -48,6 +48,7 @@ class Journal:
     """Where one process's records go."""
 
     is_ring = False
+    ending = ENDING
 
     def __init__(self, folder: str, about: dict[str, Any] | None = None, size_max: int = SIZE_MAX, at_once: bool = True) -> None:
         self.folder, self.size_max = folder, max(size_max, 16 << 10)
@@ -216,8 +217,8 @@ class Journal:
         That one stays until the new one is complete: whoever is killed meanwhile leaves both. Raises OSError.
         """
         os.makedirs(self.folder, FOLDER_MODE, exist_ok=True)
-        path = os.path.join(self.folder, identity.file_name(self.about, self.segment))
-        fresh = path.removesuffix(ENDING) + ".new" + ENDING if anew else path
+        path = os.path.join(self.folder, identity.file_name(self.about, self.segment, self.ending))
+        fresh = path.removesuffix(self.ending) + ".new" + self.ending if anew else path
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_TRUNC if anew else 0), FILE_MODE)
         try:
             status = os.fstat(fd)

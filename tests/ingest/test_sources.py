@@ -233,3 +233,17 @@ def test_source_is_plain_data(tmp_path):
     """A source is a tuple that travels between processes as it is."""
     source = list_sources([put(tmp_path / "a.log")])[0]
     assert Source(*tuple(source)) == source
+
+
+def test_a_recording_of_requests_is_no_log(tmp_path):
+    """What a trainer keeps to run its requests again is named once, not file by file; a folder `blobs` elsewhere is read."""
+    blob = put(tmp_path / "recording" / "blobs" / "train-0" / "1.safetensors")
+    (tmp_path / "recording" / "blobs" / "rollout-0").mkdir()
+    os.link(blob, tmp_path / "recording" / "blobs" / "rollout-0" / "1.safetensors")
+    put(tmp_path / "recording" / "train-0.requests.jsonl", b"{}\n")
+    put(tmp_path / "recording" / "config.json", b"{}\n")
+    put(tmp_path / "logs" / "blobs" / "a.log")
+    said = "recording of requests"
+    assert {name: reason for name, (_, _, reason) in listed(tmp_path).items()} == {
+        "logs/blobs/a.log": None, "recording/blobs": said, "recording/config.json": None, "recording/train-0.requests.jsonl": said,
+    }  # fmt: skip

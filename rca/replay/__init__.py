@@ -1,0 +1,1 @@
+"""Run recorded requests again: what was recorded, what comes of it in fresh processes, and what that proves."""
