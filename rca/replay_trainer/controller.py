@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from rca import trace_inject as rt
-from rca.replay_trainer import batch, checkpoints, grpo, task
+from rca.replay_trainer import batch, checkpoints, data, grpo
 from rca.replay_trainer.config import METRICS, Config
 from rca.replay_trainer.errors import FrameworkError, InferenceEngineError, SchedulerError, TrainerError
 from rca.replay_trainer.holds import hold
@@ -165,7 +165,7 @@ class _Loop:
     def _rollout(self, step: int) -> dict[str, torch.Tensor]:
         """Samples for the step's prompts, [B, ...]; of the workers that answered."""
         config = self.config
-        prompts = task.prompts(config, step)  # [P, L]
+        prompts = data.prompts(config, self.run, step)  # [P, L]
         shares = batch.split({"prompts": prompts}, config.rollout_ranks)
         if config.colocated:
             self._notify("rollout_start", "rollout", "train", step)

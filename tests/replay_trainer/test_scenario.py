@@ -44,10 +44,10 @@ def write(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_all_ten_two_healthy_ones_and_a_silent_one_are_there() -> None:
-    """Ten couplings, two runs in which nothing breaks and one that computes wrongly without a word, each with a story of about ten lines."""
+def test_all_ten_and_four_beyond_are_there() -> None:
+    """Ten couplings, two runs in which nothing breaks, one that computes wrongly without a word, one with bad data, each with a story of about ten lines."""
     found = scenario.names()
-    assert [name[:2] for name in found] == [*TEN, "11", "12", "13"]
+    assert [name[:2] for name in found] == [*TEN, "11", "12", "13", "14"]
     for name in found:
         story = (scenario.root() / name / "README.md").read_text("utf-8").splitlines()
         assert story[0].startswith("# ") and 3 <= len(story) <= 16
