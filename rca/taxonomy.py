@@ -215,6 +215,13 @@ class Kind(StrEnum):
     CUT_SHORT = "run.cut_short"  # every log ends in the middle at once
     STEPS_SLOWED = "steps.slowed"
     RANK_SLOW = "rank.slow"  # one rank needs longer than the others
+    # Said by a replay, which was made after the run: a recorded request was run again, in a fresh process with the recorded input and state
+    REPLAY_REPRODUCED = "replay.reproduced"  # it failed again
+    REPLAY_NOT_REPRODUCED = "replay.not_reproduced"  # it did not fail again
+    REPLAY_DIVERGED = "replay.diverged"  # it gave other numbers
+    REPLAY_UNDECIDED = "replay.undecided"  # it cannot tell
+    REPLAY_COMPARED = "replay.compared"  # how many of the requests that had not failed came out the same
+    REPLAY_HAND_OVER_BROKEN = "replay.hand_over_broken"  # what arrived is not what was sent, as both ends were recorded
 
 
 #: Shapes of the logs that hosts keep: what stands in one is said of a host, whatever the file is called. In a syslog ranks may have their lines too.
@@ -235,3 +242,6 @@ QUIET_KINDS = frozenset({
     Kind.LOADED, Kind.LINK_UP, Kind.AGENT_RESTART, Kind.DEVICE_NOTICE, Kind.SHM_ROOM, Kind.LOSS_SPIKE, Kind.EVENT_ACKNOWLEDGED, Kind.CLOCK_OFF,
     Kind.ENDS_INSIDE,
 })  # fmt: skip
+
+#: Of a replay, and no part of the run: they have no place in its order.
+REPLAY_KINDS = frozenset({Kind.REPLAY_REPRODUCED, Kind.REPLAY_NOT_REPRODUCED, Kind.REPLAY_DIVERGED, Kind.REPLAY_UNDECIDED, Kind.REPLAY_COMPARED, Kind.REPLAY_HAND_OVER_BROKEN})

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rca import discover
-from rca.correlate import annotate, course, doubt, exits, fold, identity, kernel, outcome, progress, refused_load, settings, traced
+from rca.correlate import annotate, course, doubt, exits, fold, identity, kernel, outcome, progress, refused_load, replays, settings, traced
 from rca.correlate import baseline as baselines
 from rca.correlate import clock as clocks
 from rca.correlate import detectors as detector_folder
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 def correlate(readings: list[Reading], topology: Any = None, baseline: Any = None) -> Run:
     """Join everything that was read into one picture of the run. `topology` is what the user says about who ran where, `baseline` what a healthy run shows."""
+    readings, afterwards = replays.apart(readings)
     who = identity.resolve(readings) if topology is None else identity.resolve(readings, topology)
     stated = [e for r in readings for e in r.events]
     calls = span_tables.join(readings)
@@ -47,9 +48,10 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
     edges = sorted({edge for module in discover.modules(edge_folder) for edge in module.build(view)})
     ended = outcome.how(view)
     return Run(
-        events=tuple(view.events), edges=tuple(edges), readings=tuple(settings.named(_timed(readings, who, clock))), processes=_summary(procs),
+        events=(*view.events, *replays.events(afterwards, who, clock, 1 + max((e.event_id for e in view.events), default=-1))), edges=tuple(edges),
+        readings=(*settings.named(_timed(readings, who, clock)), *replays.readings(afterwards)), processes=_summary(procs),
         hosts=tuple(who.hosts), world=who.world, attempts=who.attempts, clocks=clocks.describe(clock),
-        missing=_missing(view, ended), notes=outcome.notes(view) + (baselines.notes(view.events, baseline) if baseline is not None else ()), coverage=_coverage(view), outcome=ended,
+        missing=_missing(view, ended) + replays.missing(afterwards, ended), notes=outcome.notes(view) + (baselines.notes(view.events, baseline) if baseline is not None else ()), coverage=_coverage(view), outcome=ended,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rca.ingest import courses, excerpt, generic, samples, series, sightings, spans
+from rca.ingest import courses, excerpt, generic, replays, samples, series, sightings, spans
 from rca.ingest.archives import expand
 from rca.ingest.engines import matcher as make_matcher
 from rca.ingest.formats import Wrap
@@ -58,13 +58,13 @@ def ingest(paths: list[Path], *, workers: int | None = None, progress: Callable[
     allowance = excerpt.share(files), excerpt.hits_share(files), series.share(files)
 
     def work(source: Source, engine: Any) -> dict[str, Any]:
-        return spans.read(source, engine, by_literal, allowance[2]) or read_source(source, engine, by_literal, allowance)
+        return replays.read(source) or spans.read(source, engine, by_literal, allowance[2]) or read_source(source, engine, by_literal, allowance)
 
     def part(source: Source, engine: Any, start: int, stop: int) -> Any:
         return spans.read_part(source, start, stop) or tuple(search(source, engine, start, stop))
 
     def join(source: Source, engine: Any, parts: list[Any]) -> dict[str, Any]:
-        if found := spans.join(source, parts, engine, by_literal, allowance[2]):
+        if found := replays.read(source) or spans.join(source, parts, engine, by_literal, allowance[2]):
             return found
         return read_scanned(source, merged([p if p[0] == "died" else Part(*p) for p in parts]), engine, by_literal, allowance)
 

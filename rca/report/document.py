@@ -14,8 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rca.model import REPORT_SCHEMA, Event, Evidence, Hypothesis, Reading, Record, Run, Verdict
+from rca.report import replayed
 from rca.report.safe import redact
-from rca.taxonomy import QUIET_KINDS, ROLES, SEVERITIES, VICTIM_KINDS, Kind
+from rca.taxonomy import QUIET_KINDS, REPLAY_KINDS, ROLES, SEVERITIES, VICTIM_KINDS, Kind
 
 TEXT_CHARS = 500  # contract: a cited line is cut here
 LOOK_CHARS = 4096  # a line is cut here before secrets are looked for, so that one endless line cannot take seconds
@@ -51,6 +52,7 @@ def document(run: Run, verdict: Verdict, *, seconds: float, version: str) -> dic
             "clock_offsets": list(run.clocks),
         },
         "notes": _notes(run, known),
+        **({"replay": replays} if (replays := replayed.entries(run.events, lambda e: _text(e, known))) else {}),
         "stats": {
             "bytes": {
                 "parsed": sum(r.parsed for r in run.readings),
@@ -136,7 +138,7 @@ def shown_evidence(hypothesis: dict[str, Any], most: int) -> list[dict[str, Any]
 
 def chain(hypothesis: dict[str, Any]) -> str:
     """The kinds along the chain, from cause to symptom, each once."""
-    along = [e["kind"] for link in LINKS[:3] for e in hypothesis["evidence"] if e["link"] == link]
+    along = [e["kind"] for link in LINKS[:3] for e in hypothesis["evidence"] if e["link"] == link and (link == "cause" or e["kind"] not in REPLAY_KINDS)]
     return " → ".join(dict.fromkeys(along))
 
 
@@ -230,7 +232,7 @@ def _telling(events: Iterable[Event], judged: list[Hypothesis]) -> list[Event]:
         is_cited = any((r.source, r.offset) in cited for r in event.records)
         return (not is_cited, event.kind in VICTIM_KINDS, -_gravity(event), *_moment_key(event))
 
-    loud = [e for e in events if e.kind not in QUIET_KINDS]
+    loud = [e for e in events if e.kind not in QUIET_KINDS and e.kind not in REPLAY_KINDS]
     return sorted(sorted(loud, key=worth)[:TIMELINE_EVENTS], key=_moment_key)
 
 
@@ -255,9 +257,10 @@ def _moment(event: Event, known: dict[str, str]) -> dict[str, Any]:
 
 def _run(run: Run) -> dict[str, Any]:
     states = list(run.processes.values())
-    roles = {s.get("role") for s in states} | {e.role for e in run.events}
+    events = [e for e in run.events if e.kind not in REPLAY_KINDS]
+    roles = {s.get("role") for s in states} | {e.role for e in events}
     times = [t for r in run.readings for t in (r.first_ns, r.last_ns) if t is not None]
-    steps = [s for s in [*(p.get("last_step") for p in states), *(e.step for e in run.events)] if s is not None]
+    steps = [s for s in [*(p.get("last_step") for p in states), *(e.step for e in events)] if s is not None]
     frameworks = Counter(f for r in run.readings if (f := r.facts.get("framework")))
     return {
         "hosts": sorted(run.hosts),

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from rca.report.document import chain, doubts, headline, percent, place, shown_evidence, when
+from rca.report.replayed import sentence
 from rca.report.safe import safe_lines, safe_text
 
 MOST_LINES = 8  # evidence lines; the JSON report has them all
@@ -21,6 +22,7 @@ def render(document: dict[str, Any], *, width: int | None = None, color: bool = 
     first = document["hypotheses"][0] if document["hypotheses"] else None
     title = f"# {verdict}" + (f": {code(cause)}" if cause else "") + (f" ({sure})" if sure else "")
     parts = [title, prose(document["summary"])]
+    parts += [f"**Replay:** {prose(sentence(r))} ({address(r)})" for r in document.get("replay", [])[:1]]
     if first:
         parts += _first(first)
     others = document["hypotheses"][1:]

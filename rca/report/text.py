@@ -9,6 +9,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from rca.report.document import chain, doubts, headline, percent, place, shown_evidence, when
+from rca.report.replayed import sentence
 from rca.report.safe import safe_lines, safe_text
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def render(document: dict[str, Any], *, width: int | None = None, color: bool = 
     _head(page, document)
     if first:
         _where_and_why(page, document, first)
+    _replay(page, document.get("replay", []), bool(first))
+    if first:
         _evidence(page, first)
         _others(page, document)
     _missing(page, (first["missing"] if first else []) + document["coverage"]["missing"])
@@ -110,6 +113,15 @@ def _where_and_why(page: _Page, document: dict[str, Any], first: dict[str, Any])
     if kinds := chain(first):
         page.row("Chain", kinds)
     page.row("Rule", first["rule"], ": ", first["title"])
+
+
+def _replay(page: _Page, replays: list[dict[str, Any]], beneath: bool) -> None:
+    if not replays:
+        return
+    if not beneath:
+        page.gap()
+    page.row("Replay", sentence(replays[0]), f" ({_address(replays[0])})")
+    _more(page, len(replays) - 1, "replays")
 
 
 def _evidence(page: _Page, first: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from rca.model import Event, Evidence, Graph, Hypothesis, Missing, Run, Verdict
+from rca.rules import replay
 from rca.rules.chain import Rule
 from rca.rules.match import Match, matches
 from rca.rules.undecided import undecided
@@ -59,11 +60,14 @@ def prior(cause: str) -> float:
 
 def judge(run: Run, rules: tuple[Rule, ...], graph: Graph) -> Verdict:
     """The verdict on a run with its hypotheses, most likely first."""
-    if run.outcome == "finished":
+    if run.outcome == "finished" and not replay.diverged(run):
         return Verdict("healthy", (), 0.0, "The run finished; nothing failed.")
     weighed = [(m, *_weigh(m, run, graph)) for m in _longest(m for rule in rules for m in matches(rule, run, graph))]
     # What rests on no line at all, only on a log that is not there, is no hypothesis: the base rate alone would speak.
     weighed = [w for w in _explain_away(weighed, run, graph) if _evidence(w[0])]
+    if run.outcome == "finished":  # and only what nobody noticed can have failed
+        weighed = [w for w in weighed if w[0].cause.kind == Kind.REPLAY_DIVERGED]
+    weighed = replay.weigh(weighed, run, graph, priors())
     best: dict[str, tuple[Match, float, list[str]]] = {}
     for match, logit, why in sorted(weighed, key=_sort):
         # Matches of one class are one hypothesis: the best placed names it, a longer chain outranks a shorter one at the same cause.
@@ -76,6 +80,8 @@ def judge(run: Run, rules: tuple[Rule, ...], graph: Graph) -> Verdict:
     shown = tuple(h for h in hypotheses[:SHOWN] if h.confidence >= 0.01) or hypotheses[:1]
     rest = 1.0 - sum(h.confidence for h in shown)
     undecided_yet = not shown or shown[0].confidence < FAILED_FROM
+    if undecided_yet and run.outcome == "finished":
+        return Verdict("healthy", (), 0.0, "The run finished. A replay gave other numbers, and more speaks against a machine that computes wrongly than for it.")
     if undecided_yet and run.outcome == "goes_on":
         return Verdict("healthy", (), 0.0, "Nothing failed in what is here: the run goes on after everything that these files complain of.")
     if undecided_yet:
@@ -261,7 +267,8 @@ def _remedy(rule: Rule, cause: Event) -> dict:
 
 def summary(cause_class: str, rule: Rule, cause: Event, symptom: Event | None) -> str:
     """One or two sentences for a tired person: what broke, where, when, and how it surfaced."""
-    where = " ".join(p for p in (f"rank {cause.rank}" if cause.rank is not None else cause.actor or "", f"on {cause.host}" if cause.host else "") if p)
+    ranked = cause.rank is not None and not (cause.kind == Kind.REPLAY_DIVERGED and cause.role != "train")  # ranks count within each role
+    where = " ".join(p for p in (f"rank {cause.rank}" if ranked else cause.actor or "", f"on {cause.host}" if cause.host else "") if p)
     when = f"at step {cause.step}" if cause.step is not None else (f"during {cause.stage}" if cause.stage else "")
     first = brief(cause.text, 140)
     text = f"{rule.title} ({cause_class})" + (f": {where}" if where else "") + (f" {when}" if when else "") + f": {first}"
@@ -302,5 +309,6 @@ def _evidence(match: Match) -> list[Evidence]:
             # An error file repeats in one long line what a log says readably.
             readable = [r for r in event.records if not r.source.endswith(".json")] or list(event.records)
             found += [Evidence(record, event.kind, link.role, event) for record in readable[:2]]
+    found += match.cited
     unique = {(e.record.source, e.record.offset, e.link): e for e in found}
     return list(unique.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rca.model import Event, Graph, Run
+from rca.model import Event, Evidence, Graph, Run
 from rca.rules.chain import Link, Rule
 from rca.taxonomy import Kind
 
@@ -21,6 +21,7 @@ class Match:
     cause: Event
     found: dict[str, Event] = field(default_factory=dict)
     absent: list[Link] = field(default_factory=list)
+    cited: list[Evidence] = field(default_factory=list)  # beside the chain: what was made of the run afterwards
 
     @property
     def cause_class(self) -> str:
