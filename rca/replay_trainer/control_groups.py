@@ -105,6 +105,14 @@ class ControlGroup:
         current = folder / "memory.current"
         return int((current if current.exists() else folder / "memory.usage_in_bytes").read_text())
 
+    @property
+    def cache_bytes(self) -> int:
+        """Page cache of files among that which nobody has mapped: what the kernel takes back before it kills. Shared memory stands in the same sum and is not taken back."""
+        lines = (line.split() for line in (self._folder("memory") / "memory.stat").read_text().splitlines())
+        said = {name: int(value) for name, value in lines}
+        cache, mapped = (said["file"], said["file_mapped"]) if "file" in said else (said["cache"], said["mapped_file"])
+        return max(0, cache - mapped - said.get("shmem", 0))
+
     def add(self, pid: int) -> None:
         """Move a process here; what it has allocated before stays where it was counted. Raises RcaError."""
         try:

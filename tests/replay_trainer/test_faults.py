@@ -191,6 +191,24 @@ def test_memory_limit(tmp_path: Path) -> None:
         assert scene.truth["limit_bytes"] < 30 << 20
 
 
+def test_a_memory_limit_leaves_no_room_in_the_page_cache(tmp_path: Path) -> None:
+    """What a program has written to files is given up before it is killed: it is no memory that it may still grow by."""
+    need("memory control groups")
+    want, written = tmp_path / "want", tmp_path / "written"
+    want.write_text("10")
+    with ControlGroup("test-cache") as group:
+        program = python(Here(), f"open({str(written)!r}, 'wb').write(bytes(40 << 20))\n{GROWS}", str(want), within=group)
+        assert until(lambda: group.cache_bytes > 30 << 20 and group.memory_bytes > 50 << 20)
+        time.sleep(0.5)
+        scene = OneProgram(tmp_path, program.pid, group=group)
+        faults.load("memory_limit").make(scene, "rollout", 0, slack_bytes=4 << 20)
+        assert scene.truth["limit_bytes"] < 40 << 20
+        time.sleep(0.2)
+        assert alive(program.pid)
+        want.write_text("20")
+        assert program.wait(10) == -9
+
+
 def test_memory_eaten(tmp_path: Path) -> None:
     """Another one grows, this one is killed."""
     need("memory control groups")

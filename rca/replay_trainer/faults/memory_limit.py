@@ -1,4 +1,7 @@
-"""The memory limit of a process's control group is lowered to what it uses and a little: its next growth is a real out-of-memory kill, with the kernel's report."""
+"""The memory limit of a process's control group is lowered to what it uses and a little: its next growth is a real out-of-memory kill, with the kernel's report.
+
+Page cache does not count as used: the kernel would give that up first, and the process would live for steps.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def make(scene: Scene, role: str, rank: int, slack_bytes: int = 1 << 20, limit_b
     """`limit_bytes` sets the limit itself: growth up to it goes well. Raises RcaError if the group never takes it."""
     group = scene.group(role, rank)
     for left in reversed(range(TRIES)):
-        limit = limit_bytes if limit_bytes is not None else group.memory_bytes + slack_bytes
+        limit = limit_bytes if limit_bytes is not None else group.memory_bytes - group.cache_bytes + slack_bytes
         try:
             group.limit(memory_bytes=limit)
             break
