@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_STAMP := .venv/.installed-tests
 
-.PHONY: demo test check soak sweep docs bench bench-big bench-tracing score clean
+.PHONY: demo test check soak sweep docs bench bench-big bench-tracing bench-replay score clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -36,6 +36,11 @@ soak: $(TEST_STAMP)  ## a thousand processes that record and are killed at rando
 sweep: $(TEST_STAMP)  ## break the reference trainer N times in each of its ways, and see whether it is found out
 	rm -rf build/sweep
 	$(BIN)/rca scenarios run all --variations $(N) -o build/sweep; code=$$?; $(BIN)/rca scenarios check all -o build/sweep && exit $$code
+
+bench-replay: $(TEST_STAMP)  ## play all scenarios, replay their recordings, and 1,000 healthy requests: verdicts, bits, and what the analyzer makes of it
+	rm -rf build/replay
+	$(BIN)/rca scenarios run all -o build/replay
+	$(BIN)/python bench/replay.py build/replay --healthy 100
 
 docs: $(STAMP)  ## the generated pages
 	$(BIN)/rca rules list --markdown > docs/rules.md

@@ -31,6 +31,7 @@ Commands:
   scenarios list      ten ways to break it for real
   scenarios run NAME  break it, and keep what it leaves
   scenarios check NAME  does the analyzer find out what broke?
+  replay RUN          run the recorded requests again: do they fail again?
 
 Options:
   --version           the version

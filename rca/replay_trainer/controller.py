@@ -32,7 +32,7 @@ def main(config: Config, run: Path) -> int:
     caller = loop = None
     try:
         caller = Caller(config, _workers(config, run))
-        loop = _Loop(config, run, caller)
+        loop = Loop(config, run, caller)
         done = loop.recover()
         for step in range(done + 1, config.steps + 1):
             loop.step(step)
@@ -88,7 +88,7 @@ def _tell(run: Path, error: BaseException, stage: str, step: int | None) -> None
         log.error("cannot write failed.json: %s", lost)
 
 
-class _Loop:
+class Loop:
     def __init__(self, config: Config, run: Path, caller: Caller) -> None:
         self.config, self.run, self.caller = config, run, caller
         self.at: tuple[str, int | None] = ("init", None)
@@ -248,7 +248,7 @@ class _Loop:
 class _Stage:
     """A stage: announced in the log, a span in the journal, its seconds in the metrics; held before it begins where a fault is to be made."""
 
-    def __init__(self, loop: _Loop, name: str, step: int | None, timed: bool) -> None:
+    def __init__(self, loop: Loop, name: str, step: int | None, timed: bool) -> None:
         self.loop, self.name, self.step, self.timed = loop, name, step, timed
         self.span = rt.stage(name)
 

@@ -111,6 +111,12 @@ class Device:
             self.take(size_bytes)
             self._standing = True
 
+    def restore(self, held: int = 0, standing: bool = False) -> None:
+        """Have so much of it, as in the recording of another run, and no more."""
+        with self._locked():
+            self._hold(held)
+        self._standing = standing
+
     def release(self, size_bytes: int | None = None) -> None:
         """Give `size_bytes` back, or everything."""
         if size_bytes is None:

@@ -27,6 +27,7 @@ from rca.replay_trainer.hosts import Here
 from rca.replay_trainer.skewed import SKEW
 from rca.replay_trainer.tied import LAUNCHER
 from rca.replay_trainer.wires import WIRES
+from rca.replay_trainer.worker import ROLES
 
 log = logging.getLogger("launcher")
 POLL_S = 0.1
@@ -53,6 +54,7 @@ class System:
         self, run: Path, config: Config, host_of: Callable[[str, int], Any] | None = None, *, seen: Path | None = None, program: Program | None = None,
         groups: Mapping[tuple[str, int], Any] | None = None, sampled: bool = True, traced: bool = True,
         skews: Mapping[str, float] | None = None, wired: Iterable[str] = (),
+        roles: Iterable[str] | None = None, more: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         here = Here()
         self.run, self.config, self.seen = run, config, seen or run
@@ -60,6 +62,8 @@ class System:
         self.program, self.groups, self.sampled, self.traced = program or Program(), groups or {}, sampled, traced
         self.skews = skews or {}  # host -> seconds that its clock is wrong
         self.wired = ",".join(sorted(wired))  # workers that are called through a proxy, as `rollout-1`
+        self.roles = frozenset(ROLES if roles is None else roles)  # those that are started
+        self.more = more or {}  # environment of all
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._told: set[str] = set()
         self.attempt = 1
@@ -81,17 +85,19 @@ class System:
             raise
 
     def _begin_all(self) -> None:
-        config = self.config
-        if config.weight_sync == "astate":
+        config, roles = self.config, self.roles
+        if config.weight_sync == "astate" and "meta_server" in roles:
             self._worker("meta_server", 0)
-        self._world("train", config.train_ranks)
-        if config.uses_reference:
+        if "train" in roles:
+            self._world("train", config.train_ranks)
+        if config.uses_reference and "reference" in roles:
             self._world("reference", config.reference_ranks)
-        for rank in range(config.rollout_ranks):
+        for rank in range(config.rollout_ranks if "rollout" in roles else 0):
             self._worker("rollout", rank)
         if self.sampled and self.traced:
             self._samplers()
-        self._worker("controller", 0)
+        if "controller" in roles:
+            self._worker("controller", 0)
 
     def _prepare(self) -> None:
         self.run.mkdir(parents=True, exist_ok=True)
@@ -129,7 +135,7 @@ class System:
             kept["PYTHONPATH"] = _found_from_anywhere(kept.get("PYTHONPATH", ""))
         trace = {"RCA_TRACE_DIR": str(self.seen / "logs" / "trace")} if self.traced else {"RCA_TRACE_OFF": "1"}
         own = {recorded.ATTEMPT: str(self.attempt), LAUNCHER: str(os.getpid()), DATA_ADDRESS: host.data_address, SKEW: str(self.skews.get(host.name, 0.0)), **({WIRES: self.wired} if self.wired else {})}
-        return {**kept, **ENVIRONMENT, **trace, **own, **self.program.environment}
+        return {**kept, **ENVIRONMENT, **trace, **own, **self.more, **self.program.environment}
 
     def _worker(self, role: str, rank: int) -> None:
         host = self.host_of(role, rank)

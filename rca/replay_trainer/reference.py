@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,4 +54,9 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
                 hold(config, run, f"reference_half_sent@{step}")
             yield {"reference_logprobs": part}
 
-    return Service("reference", rank, engine={"load": load, "compute_logprobs": compute_logprobs}, ended=device.release, state=lambda: {"weights": learner.weights, **device.state()}, version=lambda: {"weights": learner.version()})
+    def restore(groups: Mapping[str, Any]) -> None:
+        if "weights" in groups:
+            learner.model.load_state_dict(groups["weights"])
+        device.restore(int(groups.get("held", 0)), bool(groups.get("standing", False)))
+
+    return Service("reference", rank, engine={"load": load, "compute_logprobs": compute_logprobs}, ended=device.release, state=lambda: {"weights": learner.weights, **device.state()}, version=lambda: {"weights": learner.version()}, restore=restore)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
         "rollout", rank,
         engine={"load": engine.load, "update_weights": engine.update_weights, "generate": engine.generate},
         beside={"event": engine.event}, ended=engine.end,
-        state=engine.state, version=lambda: {"weights": engine.learner.version()},
+        state=engine.state, version=lambda: {"weights": engine.learner.version()}, restore=engine.restore,
     )  # fmt: skip
 
 
@@ -77,6 +78,12 @@ class _Engine:
     def state(self) -> dict[str, Any]:
         """What a call finds, for the recording."""
         return {"weights": self.learner.weights, **self.device.state()}
+
+    def restore(self, groups: Mapping[str, Any]) -> None:
+        """Have the weights and the device's memory of another process."""
+        if "weights" in groups:
+            self.learner.model.load_state_dict(groups["weights"])
+        self.device.restore(int(groups.get("held", 0)), bool(groups.get("standing", False)))
 
     def end(self) -> None:
         self.receiver.close()

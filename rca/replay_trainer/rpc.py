@@ -81,7 +81,7 @@ class Caller:
         bodies = [parts] * len(workers) if isinstance(parts, dict) else parts
         group = os.urandom(4).hex()  # of these calls, in the recording
         return [
-            _begin(self.call, worker, method, body, timeout_s, streamed, None, group)
+            begin(self.call, worker, method, body, timeout_s, streamed, None, group)
             for worker, body in zip(workers, bodies, strict=True)
         ]
 
@@ -114,6 +114,11 @@ class Caller:
                         continue
                     raise errors.of_call(worker.role, method, f"{error} ({worker.name})") from error
         raise AssertionError(request)
+
+    def plain(self, worker: Worker, method: str, values: Mapping[str, Any], timeout_s: float, streamed: bool = False) -> dict[str, Any]:
+        """One call, once, whose errors are those of the transport and the worker: CallError."""
+        body = wire.pack(dict(values))
+        return self._streamed(worker, method, body, timeout_s) if streamed else self._plain(worker, method, body, timeout_s)
 
     def _plain(self, worker: Worker, method: str, body: bytes, timeout_s: float) -> dict[str, Any]:
         data = b"".join(self._pieces(worker, method, body, timeout_s))
@@ -155,7 +160,7 @@ class Caller:
         return merge(parts)
 
 
-def _begin(function: Callable[..., Any], *args: Any) -> Future[Any]:
+def begin(function: Callable[..., Any], *args: Any) -> Future[Any]:
     """Call in a thread of its own, at this place of the trace. Not of an executor: the end of the program must not wait for an answer that never comes."""
     future: Future[Any] = Future()
     context = contextvars.copy_context()

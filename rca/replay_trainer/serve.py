@@ -48,6 +48,7 @@ class Service:
     ended: Callable[[], None] = lambda: None
     state: Callable[[], dict[str, Any]] | None = None  # for the recording of requests: what a call finds, by groups
     version: Callable[[], dict[str, Any]] | None = None  # of those groups that are not looked at again while it is the same
+    restore: Callable[[Mapping[str, Any]], None] | None = None  # put another process's state in place of this one's: groups as `state` gives them
 
 
 def prepare(role: str, rank: int, trace: str | None) -> None:

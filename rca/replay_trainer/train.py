@@ -6,6 +6,7 @@ import datetime
 import logging
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,14 @@ SHARE = 0.6  # of a device's memory for weights, gradients, moments and the work
 ACTIVATION_BYTES = 68
 
 
+#: In the environment of workers that have the devices of others, as in `rollout-0=1,rollout-1=0`: a replay on another machine.
+SLOTS = "RCA_SLOTS"
+
+
 def device_folder(config: Config, run: Path, role: str, rank: int) -> Path:
     """The device of a rank: its own, or with `colocated` the one that train rank i and rollout worker i share."""
+    slots = dict(entry.split("=", 1) for entry in os.environ.get(SLOTS, "").split(",") if "=" in entry)
+    rank = int(slots.get(f"{role}-{rank}", rank))
     shared = config.colocated and role in ("train", "rollout")
     return run / "devices" / (f"gpu-{rank}" if shared else f"{role}-{rank}")
 
@@ -38,7 +45,7 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
         "train", rank,
         engine={"load": engine.load, "upload_weights": engine.upload_weights, "train_batch": engine.train_batch},
         beside={"event": engine.event, "save": engine.save},
-        ended=engine.end, state=engine.state, version=engine.version,
+        ended=engine.end, state=engine.state, version=engine.version, restore=engine.restore,
     )  # fmt: skip
 
 
@@ -124,6 +131,12 @@ class _Engine:
     def version(self) -> dict[str, Any]:
         """The same while weights and optimizer are the same."""
         return dict.fromkeys(("weights", "optimizer"), self.learner.version())
+
+    def restore(self, groups: Mapping[str, Any]) -> None:
+        """Have the weights, the optimizer and the device's memory of another process. Raises ValueError for those of another model."""
+        if "weights" in groups:
+            self.learner.load({**{f"weights.{name}": value for name, value in groups["weights"].items()}, **groups["optimizer"]})
+        self.device.restore(int(groups.get("held", 0)), bool(groups.get("standing", False)))
 
     def end(self) -> None:
         if self.sender is not None:

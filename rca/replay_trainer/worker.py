@@ -42,7 +42,12 @@ def main() -> int:
     module = import_module(f"rca.replay_trainer.{given.role}")
     if given.role == "controller":
         return int(module.main(config, given.folder))
-    serve(module.service(config, given.folder, given.rank, given.address), given.folder, given.address)
+    service = module.service(config, given.folder, given.rank, given.address)
+    if given.role != "meta_server":
+        from rca.replay_trainer.again import offered
+
+        service.engine = {**service.engine, **offered(service)}
+    serve(service, given.folder, given.address)
     return 0
 
 

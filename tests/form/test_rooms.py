@@ -9,7 +9,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rca"
-ROOMS = {"ingest", "correlate", "rules", "report", "trace_inject", "replay_trainer"}
+ROOMS = {"ingest", "correlate", "rules", "report", "trace_inject", "replay_trainer", "replay", "bisect"}
+#: What a room may build on: the trainer leaves evidence, a replay runs the trainer, a bisection runs replays.
+BELOW = {"replay_trainer": {"trace_inject"}, "replay": {"trace_inject", "replay_trainer"}, "bisect": {"trace_inject", "replay_trainer", "replay"}}
+COMPUTING = set(BELOW)  # the rooms that need torch
 FILES = sorted(PACKAGE.rglob("*.py"))
 BANNED = {"pickle", "cPickle", "shelve", "dill", "joblib", "yaml"}
 #: In the trainer, never in the analyzer: it maps only a file that it has just made itself.
@@ -34,7 +37,7 @@ def test_rooms_do_not_import_each_other(path: Path) -> None:
     room = path.relative_to(PACKAGE).parts[0]
     if room not in ROOMS:
         return
-    others = {f"rca.{r}" for r in ROOMS - {room} - ({"trace_inject"} if room == "replay_trainer" else set())}  # the trainer is one that leaves evidence
+    others = {f"rca.{r}" for r in ROOMS - {room} - BELOW.get(room, set())}
     wrong = {name for name in imports(path) if any(name == o or name.startswith(o + ".") for o in others)}
     assert not wrong
 
@@ -44,7 +47,7 @@ def test_input_is_never_executed(path: Path) -> None:
     """No module can unpickle, evaluate or memory-map what a user points at, and the analyzer needs no torch."""
     names = {name.split(".")[0] for name in imports(path)}
     assert not names & BANNED
-    if path.relative_to(PACKAGE).parts[0] != "replay_trainer":
+    if path.relative_to(PACKAGE).parts[0] not in COMPUTING:
         assert "torch" not in names
     source = path.read_text("utf-8")
     if path.relative_to(PACKAGE).as_posix() not in MAPS_ITS_OUTPUT:

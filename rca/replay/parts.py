@@ -1,0 +1,140 @@
+"""From the recording to what the bed plays: arguments, state, random states and files of a request, at the places that the bed has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rca.errors import RcaError
+from rca.replay.bed import Bed, Part
+from rca.replay.cases import Case
+from rca.replay.gangs import after
+from rca.replay.recording import DIGEST, Call, Header, Recording, Request, Value
+from rca.replay_trainer.checkpoints import KEPT
+from rca.replay_trainer.config import Config
+from rca.trace_inject.content import ARRAY, BYTES
+
+
+class Places:
+    """Where the recorded run had its checkpoints, and where the bed has them."""
+
+    def __init__(self, config: Config, seen: Path, bed: Bed) -> None:
+        self.bed = bed.run
+        self.moved = sorted(((str(config.folder_of(seen, kind)), str(bed.config.folder_of(bed.run, kind))) for kind in KEPT), key=lambda pair: -len(pair[0]))
+        self.moved.append((str(seen), str(bed.run)))
+
+    def there(self, value: Any) -> Any:
+        """A value with the paths in it as the bed has them."""
+        if isinstance(value, str):
+            return next((new + value[len(old) :] for old, new in self.moved if value == old or value.startswith(old + "/")), value)
+        if isinstance(value, Mapping):
+            return {name: self.there(inner) for name, inner in value.items()}
+        return [self.there(inner) for inner in value] if isinstance(value, list) else value
+
+    def back(self, text: str) -> str:
+        """A text of the bed with the paths in it as the recorded run had them."""
+        for old, new in self.moved:
+            text = text.replace(new, old)
+        return text
+
+    def file(self, path: str) -> Path | None:
+        """A file of the recording in the bed; None for one that lay elsewhere, which the bed does not write."""
+        found = Path(self.there(path))
+        return found if ".." not in found.parts and found.is_relative_to(self.bed) else None
+
+
+def part(recording: Recording, request: Request, places: Places, gang: Sequence[Request] = ()) -> Part:
+    """A request as the bed takes it. Raises RcaError that names the blob which is missing or damaged."""
+    arguments = value(recording, request.args, request.process)
+    files = [(place, recording.bytes(read.digest, request.process)) for read in request.files if (place := places.file(read.path)) is not None]
+    earlier = after(request, gang)
+    return Part(
+        request.role, request.rank, request.method, places.there(arguments), state(recording, request, request.state), random_states(recording, request), files,
+        [number for number, other in enumerate(gang) if any(other is one for one in earlier)],
+    )  # fmt: skip
+
+
+def unreceived(recording: Recording, call: Call, requests: Iterable[Request], places: Places) -> Part:
+    """A request that never reached its worker, as its caller sent it, in the state that the worker had then. Raises RcaError."""
+    earlier = before([request for request in requests if (request.role, request.rank, request.attempt) == (call.role, call.rank, call.process.attempt)], call.start_ns)
+    if earlier is None:
+        raise RcaError(f"nothing was recorded of {call.role}/{call.rank} before {call.method}", where=f"{call.source}:{call.line}")
+    return Part(call.role, int(call.rank or 0), call.method, places.there(value(recording, call.sent, call.process)), state(recording, earlier, {**earlier.state, **earlier.after}), random_states(recording, earlier))
+
+
+def before(requests: Iterable[Request], time_ns: int) -> Request | None:
+    """The last of some requests that had ended by then."""
+    ended = [request for request in requests if request.end_ns is not None and request.end_ns <= time_ns]
+    return max(ended, key=lambda request: request.end_ns or 0, default=None)
+
+
+def value(recording: Recording, recorded: Value, process: Header) -> dict[str, Any]:
+    """Plain values and tensors together, as they were handed over."""
+    return together(recorded.values, recording.tensors(recorded.tensors, process))
+
+
+def together(values: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The contrary of `content.split`: nested tensors and bytes go where they were.
+
+    >>> together({"step": 3, "batch": {"ids": {"$array": "batch.ids"}}}, {"batch.ids": 7, "mask": 8})
+    {'step': 3, 'batch': {'ids': 7}, 'mask': 8}
+    """
+    nested: set[str] = set()
+
+    def place(inner: Any) -> Any:
+        if isinstance(inner, Mapping):
+            for mark in (ARRAY, BYTES):
+                name = inner.get(mark)
+                if len(inner) == 1 and name in tensors:
+                    nested.add(name)
+                    return tensors[name] if mark == ARRAY else bytes(tensors[name].tolist())
+            return {name: place(each) for name, each in inner.items()}
+        return [place(each) for each in inner] if isinstance(inner, list) else inner
+
+    placed = {name: place(inner) for name, inner in values.items()}
+    return {**placed, **{name: tensor for name, tensor in tensors.items() if name not in nested}}
+
+
+def groups(recording: Recording, recorded: Mapping[str, Any], process: Header) -> dict[str, Any]:
+    """A state as its process had it: a group that is a digest is its tensors."""
+    return {name: recording.tensors(said, process) if isinstance(said, str) and DIGEST.fullmatch(said) else said for name, said in recorded.items()}
+
+
+def random_states(recording: Recording, request: Request) -> dict[str, Any]:
+    """The states of the generators that all of a process share, by the names that `again` knows."""
+    found: dict[str, Any] = {}
+    for name, digest in request.rng.items():
+        for inner, tensor in recording.tensors(digest, request.process).items():
+            found["torch" if (name, inner) == ("torch", "state") else f"{name}.{inner}"] = tensor
+    return found
+
+
+def state(recording: Recording, request: Request, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The groups of a state: tensors for those that are blobs, plain values as they are."""
+    found = groups(recording, recorded, request.process)
+    if not found:
+        raise RcaError(f"the state of {request.role}/{request.rank} before {request.method} was not recorded", where=f"{request.source}:{request.line}")
+    return found
+
+
+def expected(recording: Recording, request: Request | None, places: Places) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The recorded result and the state after it; None for what was not recorded."""
+    if request is None or request.outcome != "ok" or request.result is None:
+        return None, None
+    result = places.there(value(recording, request.result, request.process))
+    return result, groups(recording, {**request.state, **request.after}, request.process) or None
+
+
+def rows(recording: Recording, case: Case, name: str) -> tuple[int, int] | None:
+    """How many rows of a tensor of an answer were made, and how many arrived; None where that is not recorded."""
+    sizes = []
+    for recorded, side in ((case.request and case.request.result, case.request), (case.call and case.call.arrived, case.call)):
+        try:
+            tensor = recording.tensors(recorded.tensors, side.process).get(name) if recorded and side else None
+        except RcaError:
+            return None
+        if tensor is None or not tensor.dim():
+            return None
+        sizes.append(len(tensor))
+    return sizes[0], sizes[1]

@@ -1,0 +1,210 @@
+"""Replay a recorded run: choose requests, play their gangs, compare, follow a failure to where its input was damaged, and say what it means."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import rca
+from rca.errors import RcaError
+from rca.replay import parts, result
+from rca.replay.bed import PATIENCE_S, Answer, Bed
+from rca.replay.cases import OK, Case, cases, failed
+from rca.replay.compare import CANNOT_TELL, REPRODUCES
+from rca.replay.files import broken_file
+from rca.replay.gangs import gangs
+from rca.replay.handovers import Broken, first_broken
+from rca.replay.outcome import Replayed, judged
+from rca.replay.recording import FileRead, Recording
+from rca.replay.step import play_step, save_again
+from rca.replay.verdict import NotPlayed, Verdict, decide
+from rca.replay_trainer.config import Config
+
+SAY_EVERY_S = 2.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which requests: one by its id, those of a step, those that failed, or all."""
+
+    request: str | None = None
+    step: int | None = None
+    failed: bool = False
+
+
+@dataclass
+class Outcome:
+    """What a replay found, and the file that says so."""
+
+    replayed: list[Replayed]
+    broken: Broken | None
+    verdict: Verdict | None
+    file: Path | None
+    notes: list[str] = field(default_factory=list)
+
+
+def replay(
+    run: Path, choice: Choice, *, swap: Mapping[str, int] | None = None, patience_s: float = PATIENCE_S, other_versions: bool = False,
+    say: Callable[[str], Any] = lambda text: None, prepared: Callable[[Bed], Any] | None = None,
+) -> Outcome:  # fmt: skip
+    """Play recorded requests again and write `replay.rca.jsonl` beside the run; with other devices or faults nothing is written. Raises RcaError for a recording that cannot be used, naming the file."""
+    recording = Recording.read(run)
+    config, told = settings(run), failure(run)
+    same = _same_versions(recording, other_versions)
+    all_cases = cases(recording)
+    chosen, of_failure = _chosen(all_cases, choice, told, run)
+    notes = list(recording.gaps)
+    seen = Path(next((header.folder for header in recording.headers if header.folder), str(run)))
+    roles = {case.side.role for case in chosen} | ({"train", "rollout", "reference"} if of_failure is not None else set())
+    bed = Bed(config, {*roles, "meta_server"}, say, patience_s, slots=_slots(swap, config))
+    if prepared is not None:
+        bed.prepared = prepared
+    with bed:
+        played = _play(recording, chosen, bed, parts.Places(config, seen, bed), say, all_cases)
+        broken, verdict = None, None
+        if of_failure is not None:
+            places = parts.Places(config, seen, bed)
+            if of_failure:
+                again = [case for case in of_failure if any(one.case is case and one.outcome == REPRODUCES for one in played)]
+                broken = broken_file(again, all_cases, functools.partial(_file_again, recording, bed, places)) or first_broken(all_cases, max(of_failure, key=lambda case: case.side.start_ns), functools.partial(parts.rows, recording))
+            verdict = decide(told, of_failure, played, broken, all_cases, lambda: play_step(recording, config, told, all_cases, bed, places, say))
+        elif any(one.outcome == "diverges" for one in played):
+            verdict = decide(told, [], played, None, all_cases, None)
+    file = None
+    if not swap and prepared is None:
+        file = result.place(run, f"step-{choice.step}" if choice.step is not None else f"request-{choice.request}" if choice.request is not None else None)
+        result.write(file, header(same), played, broken, verdict.record() if verdict is not None else None)
+    return Outcome(played, broken, verdict, file, notes)
+
+
+def header(same: bool) -> dict[str, Any]:
+    """What the result says of the replay itself."""
+    import torch
+
+    versions = {"rca": rca.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    return {"rca_version": rca.__version__, "time": time.time_ns(), "with_fault": False, "versions": versions, "same_environment": same}
+
+
+def _play(recording: Recording, chosen: Sequence[Case], bed: Bed, places: parts.Places, say: Callable[[str], Any], all_cases: Sequence[Case]) -> list[Replayed]:
+    """The chosen requests, with the gangs that they are in."""
+    requests = [case.request for case in all_cases if case.request is not None]
+    case_of = {id(case.request): case for case in all_cases if case.request is not None}
+    wanted = {id(request) for request in requests if any(case_of[id(request)] is case for case in chosen)}
+    all_gangs: list[list[Any]] = [gang for gang in gangs(requests) if any(id(request) in wanted for request in gang)]
+    all_gangs += [[case] for case in chosen if case.request is None]
+    found: list[Replayed] = []
+    said = time.monotonic()
+    for number, gang in enumerate(all_gangs, 1):
+        of_gang = [one if isinstance(one, Case) else case_of[id(one)] for one in gang]
+        try:
+            played = [parts.unreceived(recording, case.call, requests, places) if case.request is None else parts.part(recording, case.request, places, gang) for case in of_gang]  # type: ignore[arg-type]
+            answers = bed.play(played)
+            found += [_judge(recording, case, answer, places) for case, answer in zip(of_gang, answers, strict=True) if case.request is None or id(case.request) in wanted]
+        except RcaError as error:  # of one gang: a blob that was not kept, or is damaged
+            where = f" ({error.where})" if error.where else ""
+            found += [Replayed(case, "unfinished", CANNOT_TELL, f"{case.where} cannot be played: {error}{where}") for case in of_gang if case.request is None or id(case.request) in wanted]
+        if number == len(all_gangs) or time.monotonic() - said > SAY_EVERY_S:
+            said = time.monotonic()
+            say(f"{number} of {len(all_gangs)} played: {of_gang[0].where}")
+    return sorted(found, key=lambda one: (one.case.side.start_ns, one.case.worker))
+
+
+def _file_again(recording: Recording, bed: Bed, places: parts.Places, writer: Case, file: FileRead) -> Path | None:
+    """Where a file lies that a save has written once more; None where it cannot be."""
+    try:
+        save_again(recording, writer, bed, places)
+    except (RcaError, NotPlayed):
+        return None
+    return places.file(file.path)
+
+
+def _judge(recording: Recording, case: Case, answer: Answer, places: parts.Places) -> Replayed:
+    try:
+        expected, after = parts.expected(recording, case.request, places)
+    except RcaError as error:
+        return Replayed(case, answer.outcome, CANNOT_TELL, f"{case.where}: what came of it then cannot be read: {error}")
+    return judged(case, dataclasses.replace(answer, error=places.back(answer.error)), expected, after)
+
+
+def _chosen(all_cases: Sequence[Case], choice: Choice, told: dict[str, Any] | None, run: Path) -> tuple[list[Case], list[Case] | None]:
+    """The cases to play, and, where the failure is asked for, those that it consists of. Raises RcaError where there are none."""
+    if choice.request is not None:
+        found = [case for case in all_cases if case.side.request_id == choice.request]
+        if not found:
+            raise RcaError(f"no such request: `{choice.request}`", where=str(run), hint="`rca replay RUN --list` names them")
+        return found, None
+    if choice.step is not None:
+        found = [case for case in all_cases if case.side.step == choice.step]
+        if not found:
+            steps = sorted({case.side.step for case in all_cases if case.side.step is not None})
+            raise RcaError(f"nothing was recorded of step {choice.step}", where=str(run), hint=f"there are steps {steps[0]} to {steps[-1]}" if steps else "the recording has no steps")
+        return found, None
+    if not choice.failed:
+        return list(all_cases), None
+    of_failure = failed(all_cases, told)
+    if not of_failure and told is None:
+        raise RcaError("nothing failed in this recording", where=str(run), hint="without --failed, all requests are replayed")
+    places = {(case.attempt, case.side.step) for case in of_failure}
+    # The rest of the step as well: what gives the same bits shows that the numbers can be trusted.
+    return [case for case in all_cases if case.recorded != OK or (case.attempt, case.side.step) in places], of_failure
+
+
+def settings(run: Path) -> Config:
+    """The settings of the recorded run. Raises RcaError that names the file which is missing."""
+    return Config.read(beside(run, "config.json"))
+
+
+def failure(run: Path) -> dict[str, Any] | None:
+    """What ended the run, as it said itself; None where it did not."""
+    try:
+        found = json.loads(beside(run, "failed.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def beside(run: Path, name: str) -> Path:
+    """A file of the run, in its folder or, in a played scenario, with the recording."""
+    return next((path for path in (run / name, run / "recording" / name, run.parent / name) if path.exists()), run / name)
+
+
+def _same_versions(recording: Recording, other_versions: bool) -> bool:
+    """Whether the numbers can be expected to be the same. Raises RcaError for a recording of other versions, unless they are accepted."""
+    import torch
+
+    here = {"torch": torch.__version__.split("+")[0], "python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+    for found in recording.headers:
+        for name, own in here.items():
+            recorded = str(found.versions.get(name, own))
+            theirs = recorded.split("+")[0] if name == "torch" else ".".join(recorded.split(".")[:2])
+            if theirs != own:
+                if not other_versions:
+                    raise RcaError(
+                        f"recorded with {name} {theirs}, this is {own}: its numbers may differ", where=str(found.source),
+                        hint=f"install {name} {theirs}, or accept it with --other-versions: a difference is then no evidence",
+                    )  # fmt: skip
+                return False
+    return True
+
+
+def _slots(swap: Mapping[str, int] | None, config: Config) -> dict[str, int]:
+    """Who has whose device: with `rollout=1`, rollout 0 and 1 have each other's."""
+    found: dict[str, int] = {}
+    for role, rank in (swap or {}).items():
+        ranks = {"train": config.train_ranks, "rollout": config.rollout_ranks, "reference": config.reference_ranks}.get(role)
+        if ranks is None or not 0 <= rank < ranks:
+            raise RcaError(f"no such worker: {role}={rank}", hint=f"the run had {config.train_ranks} train, {config.rollout_ranks} rollout and {config.reference_ranks} reference ranks")
+        others = [each for each in range(ranks) if each != rank]
+        for first in others[:1]:
+            found |= {f"{role}-{first}": rank, f"{role}-{rank}": first}
+    return found
+
+

@@ -1,0 +1,41 @@
+"""Who is played with whom, and in which order."""
+
+from replay.sides import request
+
+from rca.replay.gangs import after, completed, gangs
+
+
+def _names(gang):
+    return sorted((r.method, r.role, r.rank) for r in gang)
+
+
+def test_ranks_of_one_call_are_one_gang_and_steps_are_apart():
+    found = gangs([request("train_batch", "train", rank, 10 * step + rank, step=step) for step in (1, 2) for rank in (0, 1)])
+    assert [_names(gang) for gang in found] == [[("train_batch", "train", 0), ("train_batch", "train", 1)]] * 2
+
+
+def test_both_ends_of_a_weight_update_are_one_gang():
+    found = gangs([request("upload_weights", "train", 0, 1), request("update_weights", "rollout", 0, 2), request("generate", "rollout", 0, 9)])
+    assert [len(gang) for gang in found] == [2, 1]
+
+
+def test_a_worker_is_in_a_gang_once():
+    found = gangs([request("save", "train", 0, 1, 2), request("save", "train", 1, 1, 2), request("save", "train", 0, 5, 6), request("save", "train", 1, 5, 6)])
+    assert [len(gang) for gang in found] == [2, 2]
+
+
+def test_attempts_are_apart():
+    assert len(gangs([request("load", "train", 0, 1, attempt=1), request("load", "train", 0, 9, attempt=2)])) == 2
+
+
+def test_what_had_ended_before_is_waited_for():
+    first, second = request("upload_weights", "train", 0, 1, 5), request("update_weights", "rollout", 0, 6, 9)
+    assert after(second, [first, second]) == [first] and after(first, [first, second]) == []
+    overlapping = request("update_weights", "rollout", 1, 4, 9)
+    assert after(overlapping, [first, overlapping]) == []
+
+
+def test_a_chosen_request_brings_its_gang():
+    both = [request("train_batch", "train", rank, rank) for rank in (0, 1)]
+    other = request("generate", "rollout", 0, 20)
+    assert completed([both[1]], [*both, other]) == [both]
