@@ -51,7 +51,7 @@ def correlate(readings: list[Reading], topology: Any = None, baseline: Any = Non
         events=(*view.events, *replays.events(afterwards, who, clock, 1 + max((e.event_id for e in view.events), default=-1))), edges=tuple(edges),
         readings=(*settings.named(_timed(readings, who, clock)), *replays.readings(afterwards)), processes=_summary(procs),
         hosts=tuple(who.hosts), world=who.world, attempts=who.attempts, clocks=clocks.describe(clock),
-        missing=_missing(view, ended) + replays.missing(afterwards, ended), notes=outcome.notes(view) + (baselines.notes(view.events, baseline) if baseline is not None else ()), coverage=_coverage(view), outcome=ended,
+        missing=_missing(view, ended) + replays.missing(readings, afterwards, ended), notes=outcome.notes(view) + (baselines.notes(view.events, baseline) if baseline is not None else ()), coverage=_coverage(view), outcome=ended,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from rca.correlate.identity import Identity
 from rca.model import Event, Missing, Reading
 
 SHAPE, RECORDING = "rca_replay", "rca_recording"
+LEFT_ALONE = "recording of requests"  # why the walk over a folder lists a recording and reads none of it
 NONE_YET = Missing("whether the failed request fails again in fresh processes: its requests were recorded, and no replay is here", "rca replay RUN")
 
 
@@ -42,7 +43,7 @@ def readings(others: Iterable[Reading]) -> list[Reading]:
     return [replace(r, facts={}, first_ns=None, last_ns=None) for r in others]
 
 
-def missing(others: Iterable[Reading], ended: str) -> tuple[Missing, ...]:
+def missing(own: Iterable[Reading], others: Iterable[Reading], ended: str) -> tuple[Missing, ...]:
     """That a replay could be made, where there is only what it starts from."""
-    shapes = {r.format for r in others}
+    shapes = {r.format for r in others} | {RECORDING for r in own if r.reason == LEFT_ALONE}
     return (NONE_YET,) if RECORDING in shapes and SHAPE not in shapes and ended != "finished" else ()

@@ -99,12 +99,13 @@ def test_without_its_header_it_is_a_gap_too(tmp_path: Path) -> None:
     assert not reading.events and "without its first line" in str(reading.reason)
 
 
-def test_a_recording_is_no_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["train-0-n1-7.requests.jsonl", "renamed.log"])
+def test_a_recording_is_no_log(tmp_path: Path, name: str) -> None:
     """Requests with their arguments and errors are what a replay starts from; the report says that one could be made."""
     folder = tmp_path / "recording"
     folder.mkdir()
     lines = [{"schema": "rca.recording/1", "host": "n1", "pid": 7}, {"e": "outcome", "t": 1, "id": "1", "ok": False, "error": {"type": "OSError", "text": "[Errno 28] No space left on device"}}]
-    (folder / "train-0-n1-7.requests.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     (tmp_path / "train.log").write_text("[rank0]: RuntimeError: boom\nTraceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nValueError: x\n")
     report = rca.analyze(tmp_path, workers=1)
     assert not any("recording" in (e.source or "") for e in report.run.events) and not report.incomplete

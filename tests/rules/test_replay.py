@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,9 @@ from rca.rules.judge import judge, priors
 from rca.taxonomy import CAUSES, Kind
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
-BROKEN = sorted(p.name for p in SCENARIOS.iterdir() if "_healthy" not in p.name and (p / "truth.json").is_file())
-FAILS_AGAIN = ("06_cleanup_masks_oom",)  # software; what broke the other nine is gone with their machines, links, disks and processes
+TRUTHS = {p.parent.name: json.loads(p.read_text("utf-8")) for p in sorted(SCENARIOS.glob("*/truth.json"))}
+#: Those that failed, with what their failed request does when it is run again: software and data fail again, links, disks, machines and killed processes do not.
+BROKEN = {name: truth["replay"] for name, truth in TRUTHS.items() if "failed" in truth and truth["replay"] in ("reproduces", "does not reproduce")}
 OPPOSITE = {"reproduces": "does not reproduce", "does not reproduce": "reproduces"}
 
 
@@ -39,10 +39,15 @@ def confidence(document: dict[str, Any], *causes: str) -> float:
     return max((h["confidence"] for h in document["hypotheses"] if h["cause"] in causes), default=0.0)
 
 
-@lru_cache
 def truth(name: str) -> dict[str, Any]:
     """What really broke."""
-    return json.loads((SCENARIOS / name / "truth.json").read_text("utf-8"))
+    return TRUTHS[name]
+
+
+def test_all_ten_couplings_are_there() -> None:
+    """Of them only the leak in the program fails again."""
+    assert sum(name[:2] <= "10" for name in BROKEN) == 10 and BROKEN["06_cleanup_masks_oom"] == "reproduces"
+    assert [name for name, what in BROKEN.items() if name[:2] <= "10" and what == "reproduces"] == ["06_cleanup_masks_oom"]
 
 
 # -- the ten scenarios ---------------------------------------------------------------------------------------------------
@@ -51,10 +56,11 @@ def truth(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_true_verdict_raises_the_true_cause(name: str, tmp_path: Path) -> None:
     """And the contrary one lowers it; both are cited with their line and stand in the sum."""
-    true = "reproduces" if name in FAILS_AGAIN else "does not reproduce"
-    cause, logs = truth(name)["root_cause_class"], SCENARIOS / name / "logs"
+    true = BROKEN[name]
+    logs = SCENARIOS / name / "logs"
     before = analyzed(logs, tmp_path)
-    assert before["hypotheses"][0]["cause"] == cause
+    cause = before["hypotheses"][0]["cause"]
+    assert cause in truth(name)["accept"]
     after = analyzed(logs, tmp_path, replays.healthy(), replays.of_truth(truth(name), true))
     contrary = analyzed(logs, tmp_path, replays.healthy(), replays.of_truth(truth(name), OPPOSITE[true]))
     assert confidence(contrary, cause) < confidence(before, cause) < confidence(after, cause)
@@ -70,7 +76,7 @@ def test_the_true_verdict_raises_the_true_cause(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("how", ["cannot tell", "with_fault", "another environment"])
 def test_what_is_no_evidence_moves_nothing(name: str, how: str, tmp_path: Path) -> None:
     """A replay that cannot tell, one with the fault in it, and one in another environment are told of, and that is all."""
-    logs, wrong = SCENARIOS / name / "logs", "does not reproduce" if name in FAILS_AGAIN else "reproduces"
+    logs, wrong = SCENARIOS / name / "logs", OPPOSITE[BROKEN[name]]
     header = {"with_fault": {"with_fault": True}, "another environment": {"same_environment": False}}.get(how, {})
     after = analyzed(logs, tmp_path, replays.of_truth(truth(name), "cannot tell" if how == "cannot tell" else wrong), **header)
     assert after["hypotheses"] == analyzed(logs, tmp_path)["hypotheses"]
@@ -103,7 +109,7 @@ def test_a_broken_hand_over_points_at_its_sender(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_wrong_verdict_never_makes_a_wrong_answer_sure(name: str, tmp_path: Path) -> None:
     """The contrary verdict, at the right failure, lets no other class reach 0.8."""
-    wrong = "does not reproduce" if name in FAILS_AGAIN else "reproduces"
+    wrong = OPPOSITE[BROKEN[name]]
     accepted = {truth(name)["root_cause_class"], *truth(name)["accept"]}
     after = analyzed(SCENARIOS / name / "logs", tmp_path, replays.healthy(), replays.of_truth(truth(name), wrong))
     assert all(h["confidence"] < 0.8 for h in after["hypotheses"] if h["cause"] not in accepted)
@@ -152,6 +158,18 @@ def test_a_finished_run_that_computed_otherwise_has_failed(tmp_path: Path) -> No
     assert {k: first["entity"][k] for k in ("role", "rank", "host")} == {"role": "rollout", "rank": 1, "host": "gpu-3"}
     assert (first["cause_stage"], first["cause_step"], first["evidence"][0]["line"]) == ("rollout", 3, 4)
     assert "rollout-1 on gpu-3" in after["summary"] and len(after["hypotheses"]) == 1
+
+
+@pytest.mark.parametrize("name", [name for name, truth in TRUTHS.items() if truth.get("replay") == "diverges"])
+def test_a_silent_corruption_is_named_where_it_was_made(name: str, tmp_path: Path) -> None:
+    """No line of the run complains; the replay's verdict names worker, stage and step."""
+    made, host = truth(name)["made"][0], truth(name)["faulty_entity"]["host"]
+    at = {"role": made["role"], "rank": made["rank"], "host": host, "step": truth(name)["cause_step"], "stage": truth(name)["cause_stage"], "t": None}
+    assert analyzed(SCENARIOS / name / "logs", tmp_path)["verdict"] in truth(name)["verdict_accept"]
+    after = analyzed(SCENARIOS / name / "logs", tmp_path, replays.request(**at), replays.healthy(), replays.verdict("diverges", **at))
+    first = after["hypotheses"][0]
+    assert (after["verdict"], first["cause"], first["cause_stage"], first["cause_step"]) == ("failed", "gpu.sdc", at["stage"], at["step"])
+    assert {k: first["entity"][k] for k in ("host", "role", "rank")} == {"host": host, "role": made["role"], "rank": made["rank"]}
 
 
 @pytest.mark.parametrize(("lines", "header"), [
