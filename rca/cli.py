@@ -32,6 +32,8 @@ Commands:
   scenarios run NAME  break it, and keep what it leaves
   scenarios check NAME  does the analyzer find out what broke?
   replay RUN          run the recorded requests again: do they fail again?
+  bisect plan         which machine computes wrongly? groups to run, by results
+  bisect simulate     how many rounds and tests that takes, how often it errs
 
 Options:
   --version           the version
