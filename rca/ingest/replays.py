@@ -111,7 +111,7 @@ class _Result:
         self._void, self._made = void, made
         self._kept = {"request": 0, "hand_over": 0}
         self._counted: dict[str, int | None] = {"count": None, "identical": None}
-        self._differ: set[tuple] = set()  # role, rank, step and stage of the requests that gave other numbers
+        self._differ: dict[tuple, int] = {}  # how many requests gave other numbers, by role, rank, step and stage
         self._verdict: dict[str, Any] | None = None
 
     def take(self, value: Any, line: bytes, number: int, offset: int) -> None:
@@ -149,7 +149,8 @@ class _Result:
     def _request(self, value: dict[str, Any], line: bytes, number: int, offset: int) -> None:
         event = self._event(OUTCOMES[value["outcome"]], "request", value, line, number, offset)
         if event["kind"] == Kind.REPLAY_DIVERGED and len(self._differ) < LINES_MAX:
-            self._differ.add((event["role"], event["rank"], event["step"], event["stage"]))
+            key = (event["role"], event["rank"], event["step"], event["stage"])
+            self._differ[key] = self._differ.get(key, 0) + 1
         self._keep("request", event)
 
     def _keep(self, what: str, event: dict[str, Any]) -> None:
@@ -170,7 +171,9 @@ class _Result:
             # Ranks that exchange what they computed differ together, in one step; whoever else differs makes it no fault of one machine.
             own, phase = (found["role"], found["rank"]), (found["step"], found["stage"])
             others = {who[:2] for who in self._differ if who[0] != own[0] or (who[1] != own[1] and who[2:] != phase)}
-            found["attrs"] |= {"others_differ": len(others), "others_same": not others and compared == same and (same or 0) >= ENOUGH}
+            differ = sum(self._differ.values())  # those that had not failed are among the compared ones
+            found["attrs"] |= {"others_differ": len(others), "others_same": not others and compared is not None and same is not None and same >= ENOUGH and compared - same <= differ}
+            found["attrs"]["steps_differ"] = len({who[2] for who in self._differ if who[:2] == own})
         self.events.append(found)
 
     def _event(self, kind: Kind, of: str, value: dict[str, Any], line: bytes, number: int, offset: int) -> dict[str, Any]:

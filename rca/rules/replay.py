@@ -160,7 +160,9 @@ def _sender(match: Match, event: Event, run: Run) -> float:
         return 0.0
     sender, _, number = str(event.attrs.get("from") or "").partition("/")
     states = [s for s in run.processes.values() if s.get("role") == sender and sender]
-    hosts = {s["host"] for s in states if s.get("host") and (not number or _index(s) == number)} or ({event.host} - {None})
+    hosts = {s["host"] for s in states if s.get("host") and (not number or _index(s) == number)}
+    if not hosts and event.role in (None, sender):  # the place is that of the worker, which may be the receiver
+        hosts = {event.host} - {None}
     if role is not None and role == sender:
         own = cause.rank if role == "train" else about.get("rank")
         index = str(own) if own is not None else _index({"actor": about.get("worker") or cause.actor})

@@ -127,9 +127,10 @@ def test_who_else_gave_other_numbers(tmp_path: Path) -> None:
     """Ranks that exchange their numbers differ in the same step; another worker in another step is another finding."""
     together = [replays.request(), replays.request(rank=1, request="a1-8")]
     apart = [replays.request(), replays.request(role="rollout", rank=1, stage="rollout", step=2), replays.request(rank=1, step=2)]
-    for lines, others in ((together, 0), (apart, 2)):
-        *_, said = read(replays.write(tmp_path, *lines, replays.healthy(), replays.verdict("diverges"))).events
-        assert said.attrs["others_differ"] == others and said.attrs["others_same"] is (others == 0)
+    often = [replays.request(step=step) for step in (3, 4, 5)]
+    for lines, same, others, alone, steps in ((together, 38, 0, True, 1), (apart, 37, 2, False, 1), (often, 37, 0, True, 3), (often, 36, 0, False, 3), (often, 5, 0, False, 3)):
+        *_, said = read(replays.write(tmp_path, *lines, replays.healthy(40, same), replays.verdict("diverges"))).events
+        assert (said.attrs["others_differ"], said.attrs["others_same"], said.attrs["steps_differ"]) == (others, alone, steps)
 
 
 def test_nothing_in_it_makes_the_analysis_fail(tmp_path: Path) -> None:
