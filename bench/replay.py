@@ -17,7 +17,7 @@ from typing import Any
 
 import rca
 from rca.console import say
-from rca.replay.replay import Choice, failure, replay
+from rca.replay.replay import Choice, replay
 from rca.replay.result import NAME
 from rca.replay_trainer.config import Config
 from rca.replay_trainer.launch import System
@@ -41,7 +41,7 @@ def one(folder: Path) -> dict[str, Any]:
     (folder / "logs" / NAME).unlink(missing_ok=True)
     before, _ = confidence(folder / "logs", truth)
     began = time.monotonic()
-    found = replay(folder, Choice(failed=failure(folder) is not None), say=lambda text: None)
+    found = replay(folder, Choice(), say=lambda text: None)
     seconds = time.monotonic() - began
     after, first = confidence(folder / "logs", truth)
     healthy = [each for each in found.replayed if each.recorded == "ok"]

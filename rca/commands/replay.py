@@ -80,10 +80,10 @@ def replay(run: str, request: str | None, step: int | None, failed: bool, all_: 
         from rca.replay.faulty import play_again
 
         return _print_faulty(play_again(folder, say))
-    from rca.replay.replay import Choice, failure
+    from rca.replay.replay import Choice
     from rca.replay.replay import replay as run_again
 
-    choice = Choice(request, step, failed or (not all_ and request is None and step is None and failure(folder) is not None))
+    choice = Choice(request, step, True if failed else False if all_ else None)
     prepared = None
     if with_fault:
         from rca.replay.faulty import device_faults

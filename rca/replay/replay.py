@@ -26,18 +26,18 @@ from rca.replay.outcome import Replayed, judged
 from rca.replay.recording import FileRead, Recording
 from rca.replay.step import play_step, save_again
 from rca.replay.verdict import NotPlayed, Verdict, decide
-from rca.replay_trainer.config import Config
+from rca.replay_trainer.config import METRICS, NAME, Config
 
 SAY_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which requests: one by its id, those of a step, those that failed, or all."""
+    """Which requests: one by its id, those of a step, those that failed, or all; where `failed` is None, those that failed, if the run did."""
 
     request: str | None = None
     step: int | None = None
-    failed: bool = False
+    failed: bool | None = None
 
 
 @dataclass
@@ -147,9 +147,9 @@ def _chosen(all_cases: Sequence[Case], choice: Choice, told: dict[str, Any] | No
             steps = sorted({case.side.step for case in all_cases if case.side.step is not None})
             raise RcaError(f"nothing was recorded of step {choice.step}", where=str(run), hint=f"there are steps {steps[0]} to {steps[-1]}" if steps else "the recording has no steps")
         return found, None
-    if not choice.failed:
+    of_failure = [] if choice.failed is None and finished(run) else failed(all_cases, told)
+    if choice.failed is False or (choice.failed is None and not of_failure and told is None):
         return list(all_cases), None
-    of_failure = failed(all_cases, told)
     if not of_failure and told is None:
         raise RcaError("nothing failed in this recording", where=str(run), hint="without --failed, all requests are replayed")
     places = {(case.attempt, case.side.step) for case in of_failure}
@@ -159,7 +159,7 @@ def _chosen(all_cases: Sequence[Case], choice: Choice, told: dict[str, Any] | No
 
 def settings(run: Path) -> Config:
     """The settings of the recorded run. Raises RcaError that names the file which is missing."""
-    return Config.read(beside(run, "config.json"))
+    return Config.read(beside(run, NAME))
 
 
 def failure(run: Path) -> dict[str, Any] | None:
@@ -169,6 +169,17 @@ def failure(run: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def finished(run: Path) -> bool:
+    """Whether the run did all its steps: then requests that failed on the way were no failure of the run."""
+    if failure(run) is not None:
+        return False
+    try:
+        rows = beside(run, METRICS).read_bytes().splitlines()
+        return bool(rows) and int(json.loads(rows[-1])["step"]) >= settings(run).steps
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def beside(run: Path, name: str) -> Path:
