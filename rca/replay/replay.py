@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import json
 import platform
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 import rca
 from rca.errors import RcaError
 from rca.replay import parts, result
+from rca.replay.alike import differences
 from rca.replay.bed import PATIENCE_S, Answer, Bed
 from rca.replay.cases import OK, Case, cases, failed
 from rca.replay.compare import CANNOT_TELL, REPRODUCES
@@ -58,10 +58,10 @@ def replay(
     """Play recorded requests again and write `replay.rca.jsonl` beside the run; with other devices or faults nothing is written. Raises RcaError for a recording that cannot be used, naming the file."""
     recording = Recording.read(run)
     config, told = settings(run), failure(run)
-    same = _same_versions(recording, other_versions)
+    others = differences(recording, other_versions)
     all_cases = cases(recording)
     chosen, of_failure = _chosen(all_cases, choice, told, run)
-    notes = list(recording.gaps)
+    notes = [*recording.gaps, *([f"other numbers are no evidence here: {'; '.join(others)}"] if others else [])]
     seen = Path(next((header.folder for header in recording.headers if header.folder), str(run)))
     roles = {case.side.role for case in chosen} | ({"train", "rollout", "reference"} if of_failure is not None else set())
     bed = Bed(config, {*roles, "meta_server"}, say, patience_s, slots=_slots(swap, config))
@@ -75,13 +75,13 @@ def replay(
             if of_failure:
                 again = [case for case in of_failure if any(one.case is case and one.outcome == REPRODUCES for one in played)]
                 broken = broken_file(again, all_cases, functools.partial(_file_again, recording, bed, places)) or first_broken(all_cases, max(of_failure, key=lambda case: case.side.start_ns), functools.partial(parts.rows, recording))
-            verdict = decide(told, of_failure, played, broken, all_cases, lambda: play_step(recording, config, told, all_cases, bed, places, say))
+            verdict = decide(told, of_failure, played, broken, all_cases, lambda: play_step(recording, config, told, all_cases, bed, places, say), not others)
         elif any(one.outcome == "diverges" for one in played):
-            verdict = decide(told, [], played, None, all_cases, None)
+            verdict = decide(told, [], played, None, all_cases, None, not others)
     file = None
     if not swap and prepared is None:
         file = result.place(run, f"step-{choice.step}" if choice.step is not None else f"request-{choice.request}" if choice.request is not None else None)
-        result.write(file, header(same), played, broken, verdict.record() if verdict is not None else None)
+        result.write(file, header(not others), played, broken, verdict.record() if verdict is not None else None)
     return Outcome(played, broken, verdict, file, notes)
 
 
@@ -185,25 +185,6 @@ def finished(run: Path) -> bool:
 def beside(run: Path, name: str) -> Path:
     """A file of the run, in its folder or, in a played scenario, with the recording."""
     return next((path for path in (run / name, run / "recording" / name, run.parent / name) if path.exists()), run / name)
-
-
-def _same_versions(recording: Recording, other_versions: bool) -> bool:
-    """Whether the numbers can be expected to be the same. Raises RcaError for a recording of other versions, unless they are accepted."""
-    import torch
-
-    here = {"torch": torch.__version__.split("+")[0], "python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
-    for found in recording.headers:
-        for name, own in here.items():
-            recorded = str(found.versions.get(name, own))
-            theirs = recorded.split("+")[0] if name == "torch" else ".".join(recorded.split(".")[:2])
-            if theirs != own:
-                if not other_versions:
-                    raise RcaError(
-                        f"recorded with {name} {theirs}, this is {own}: its numbers may differ", where=str(found.source),
-                        hint=f"install {name} {theirs}, or accept it with --other-versions: a difference is then no evidence",
-                    )  # fmt: skip
-                return False
-    return True
 
 
 def _slots(swap: Mapping[str, int] | None, config: Config) -> dict[str, int]:

@@ -36,13 +36,18 @@ class Verdict:
 
 
 def decide(
-    told: Mapping[str, Any] | None, of_failure: Sequence[Case], played: Sequence[Replayed], broken: Broken | None, all_cases: Sequence[Case], whole_step: Callable[[], str | None] | None
-) -> Verdict:
-    """`whole_step` plays the failing step by the controller and gives its error, or None if it went well; it is asked only where the requests alone do not decide."""
+    told: Mapping[str, Any] | None, of_failure: Sequence[Case], played: Sequence[Replayed], broken: Broken | None, all_cases: Sequence[Case],
+    whole_step: Callable[[], str | None] | None, alike: bool = True,
+) -> Verdict:  # fmt: skip
+    """`whole_step` plays the failing step by the controller and gives its error, or None if it went well; it is asked only where the requests alone do not decide. On a machine
+    that is not `alike`, other numbers say nothing.
+    """
     error = str(told["error"]) if told and told.get("error") else next((case.error for case in of_failure if case.error), None)
     mine = [one for one in played if any(one.case is case for case in of_failure)]
     diverging = [one for one in played if one.outcome == DIVERGES]
-    if diverging:
+    if diverging and not (of_failure or alike):
+        return Verdict(CANNOT_TELL, f"other numbers, on a machine or with versions that are not those of the recording: {diverging[0].text}", diverging[0].case, error, None)
+    if diverging and alike:
         worst = diverging[0]
         return Verdict(DIVERGES, worst.text, worst.case, error, None)
     again = [one for one in mine if one.outcome == REPRODUCES]

@@ -70,3 +70,10 @@ def test_other_numbers_outweigh_everything():
     bad = _failing()
     found = decide(TOLD, [bad], [_one(good, "diverges"), _one(bad, "reproduces")], None, [good, bad], _never)
     assert (found.verdict, found.record()["role"], found.record()["rank"]) == ("diverges", "rollout", 1)
+
+
+def test_other_numbers_on_another_machine_say_nothing():
+    good = case(request("generate", "rollout", 1, 10, 20))
+    bad = _failing()
+    assert decide(None, [], [_one(good, "diverges")], None, [good], None, False).verdict == "cannot tell"
+    assert decide(TOLD, [bad], [_one(good, "diverges"), _one(bad, "reproduces")], None, [good, bad], _never, False).verdict == "reproduces"
