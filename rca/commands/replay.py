@@ -92,6 +92,8 @@ def replay(run: str, request: str | None, step: int | None, failed: bool, all_: 
     found = run_again(folder, choice, swap=_swaps(swap), patience_s=patience, other_versions=other_versions, say=say, prepared=prepared)
     for note in found.notes:
         say(f"note: {note}")
+    if swap:
+        say("with another device: what fails or differs with it is the device's, what stays as it was is the program's")
     return _print(found)
 
 

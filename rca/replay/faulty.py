@@ -15,6 +15,7 @@ from rca.replay.cases import OK, cases
 from rca.replay.compare import same_error
 from rca.replay.recording import Recording
 from rca.replay.replay import failure
+from rca.replay_trainer.hosts import Here
 
 ON_A_DEVICE = ("device_fault", "device_leak", "wrong_results")
 
@@ -85,6 +86,9 @@ class _Scene:
         from rca.replay_trainer.train import device_folder
 
         return device_folder(self.bed.config, self.bed.run, role, rank)
+
+    def host(self, role: str, rank: int) -> Here:
+        return Here()
 
     def remember(self, **facts: Any) -> None:
         """Nobody asks."""

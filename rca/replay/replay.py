@@ -79,7 +79,9 @@ def replay(
         elif any(one.outcome == "diverges" for one in played):
             verdict = decide(told, [], played, None, all_cases, None, not others)
     file = None
-    if not swap and prepared is None:
+    if swap or prepared is not None:  # what follows another device, or a fault that was made, says nothing of the run
+        verdict = None
+    else:
         file = result.place(run, f"step-{choice.step}" if choice.step is not None else f"request-{choice.request}" if choice.request is not None else None)
         result.write(file, header(not others), played, broken, verdict.record() if verdict is not None else None)
     return Outcome(played, broken, verdict, file, notes)
