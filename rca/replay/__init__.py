@@ -9,4 +9,5 @@
     verdict.py       what all that says of the run's failure
     result.py        the file
     replay.py        the order of it all
+    own.py           the same for a trainer of somebody's own, in its own process
 """

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rca.errors import RcaError
+from rca.replay.answer import Answer
 from rca.replay.gangs import COLLECTIVE, PAIRED
 from rca.replay_trainer import checkpoints
 from rca.replay_trainer.again import REPLAYED, RNG, flat, grouped
@@ -45,16 +46,6 @@ class Part:
     rng: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[tuple[Path, bytes]] = ()  # below the folder of the bed: what it reads
     waits_for: Sequence[int] = ()  # others of the gang, by their place in it
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came of it: `ok` with what the worker gave and its state after, `error` with its text, or `unfinished`: it hung, or its process ended."""
-
-    outcome: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    error: str = ""
-    after: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Bed:

@@ -37,14 +37,18 @@ def first_difference(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Dif
         one, other = expected[name], got[name]
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
             found = _tensors(name, one, other)
-        elif isinstance(one, Mapping) and isinstance(other, Mapping):
-            inner = first_difference(one, other)
+        elif (isinstance(one, Mapping) and isinstance(other, Mapping)) or (isinstance(one, list) and isinstance(other, list) and len(one) == len(other)):
+            inner = first_difference(_by_name(one), _by_name(other))
             found = Difference(f"{name}.{inner.name}", inner.element, inner.expected, inner.got, inner.count) if inner else None
         else:
             found = None if type(one) is type(other) and (one == other or (one != one and other != other)) else Difference(name, None, _short(one), _short(other))
         if found is not None:
             return found
     return None
+
+
+def _by_name(value: Mapping[str, Any] | list[Any]) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {str(number): inner for number, inner in enumerate(value)}
 
 
 def _tensors(name: str, one: Any, other: Any) -> Difference | None:

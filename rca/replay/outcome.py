@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rca.replay.bed import Answer
+from rca.replay.answer import Answer
 from rca.replay.cases import ERROR, LOST, OK, UNFINISHED, Case
 from rca.replay.compare import CANNOT_TELL, DIVERGES, DOES_NOT, REPRODUCES, Difference, first_difference, same_error
 

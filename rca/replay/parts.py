@@ -10,10 +10,10 @@ from rca.errors import RcaError
 from rca.replay.bed import Bed, Part
 from rca.replay.cases import Case
 from rca.replay.gangs import after
-from rca.replay.recording import DIGEST, Call, Header, Recording, Request, Value
+from rca.replay.recording import Call, Recording, Request
+from rca.replay.values import groups, random_states, value
 from rca.replay_trainer.checkpoints import KEPT
 from rca.replay_trainer.config import Config
-from rca.trace_inject.content import ARRAY, BYTES
 
 
 class Places:
@@ -67,47 +67,6 @@ def before(requests: Iterable[Request], time_ns: int) -> Request | None:
     """The last of some requests that had ended by then."""
     ended = [request for request in requests if request.end_ns is not None and request.end_ns <= time_ns]
     return max(ended, key=lambda request: request.end_ns or 0, default=None)
-
-
-def value(recording: Recording, recorded: Value, process: Header) -> dict[str, Any]:
-    """Plain values and tensors together, as they were handed over."""
-    return together(recorded.values, recording.tensors(recorded.tensors, process))
-
-
-def together(values: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The contrary of `content.split`: nested tensors and bytes go where they were.
-
-    >>> together({"step": 3, "batch": {"ids": {"$array": "batch.ids"}}}, {"batch.ids": 7, "mask": 8})
-    {'step': 3, 'batch': {'ids': 7}, 'mask': 8}
-    """
-    nested: set[str] = set()
-
-    def place(inner: Any) -> Any:
-        if isinstance(inner, Mapping):
-            for mark in (ARRAY, BYTES):
-                name = inner.get(mark)
-                if len(inner) == 1 and name in tensors:
-                    nested.add(name)
-                    return tensors[name] if mark == ARRAY else bytes(tensors[name].tolist())
-            return {name: place(each) for name, each in inner.items()}
-        return [place(each) for each in inner] if isinstance(inner, list) else inner
-
-    placed = {name: place(inner) for name, inner in values.items()}
-    return {**placed, **{name: tensor for name, tensor in tensors.items() if name not in nested}}
-
-
-def groups(recording: Recording, recorded: Mapping[str, Any], process: Header) -> dict[str, Any]:
-    """A state as its process had it: a group that is a digest is its tensors."""
-    return {name: recording.tensors(said, process) if isinstance(said, str) and DIGEST.fullmatch(said) else said for name, said in recorded.items()}
-
-
-def random_states(recording: Recording, request: Request) -> dict[str, Any]:
-    """The states of the generators that all of a process share, by the names that `again` knows."""
-    found: dict[str, Any] = {}
-    for name, digest in request.rng.items():
-        for inner, tensor in recording.tensors(digest, request.process).items():
-            found["torch" if (name, inner) == ("torch", "state") else f"{name}.{inner}"] = tensor
-    return found
 
 
 def state(recording: Recording, request: Request, recorded: Mapping[str, Any]) -> dict[str, Any]:

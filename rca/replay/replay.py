@@ -5,27 +5,26 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import rca
 from rca.errors import RcaError
 from rca.replay import parts, result
 from rca.replay.alike import differences
-from rca.replay.bed import PATIENCE_S, Answer, Bed
+from rca.replay.answer import Answer
+from rca.replay.bed import PATIENCE_S, Bed
 from rca.replay.cases import OK, Case, cases, failed
 from rca.replay.compare import CANNOT_TELL, REPRODUCES
 from rca.replay.files import broken_file
 from rca.replay.gangs import gangs
-from rca.replay.handovers import Broken, first_broken
+from rca.replay.handovers import first_broken
 from rca.replay.outcome import Replayed, judged
 from rca.replay.recording import FileRead, Recording
 from rca.replay.step import play_step, save_again
-from rca.replay.verdict import NotPlayed, Verdict, decide
+from rca.replay.verdict import NotPlayed, decide
 from rca.replay_trainer.config import METRICS, NAME, Config
 
 SAY_EVERY_S = 2.0
@@ -40,21 +39,10 @@ class Choice:
     failed: bool | None = None
 
 
-@dataclass
-class Outcome:
-    """What a replay found, and the file that says so."""
-
-    replayed: list[Replayed]
-    broken: Broken | None
-    verdict: Verdict | None
-    file: Path | None
-    notes: list[str] = field(default_factory=list)
-
-
 def replay(
     run: Path, choice: Choice, *, swap: Mapping[str, int] | None = None, patience_s: float = PATIENCE_S, other_versions: bool = False,
     say: Callable[[str], Any] = lambda text: None, prepared: Callable[[Bed], Any] | None = None,
-) -> Outcome:  # fmt: skip
+) -> result.Outcome:  # fmt: skip
     """Play recorded requests again and write `replay.rca.jsonl` beside the run; with other devices or faults nothing is written. Raises RcaError for a recording that cannot be used, naming the file."""
     recording = Recording.read(run)
     config, told = settings(run), failure(run)
@@ -83,16 +71,8 @@ def replay(
         verdict = None
     else:
         file = result.place(run, f"step-{choice.step}" if choice.step is not None else f"request-{choice.request}" if choice.request is not None else None)
-        result.write(file, header(not others), played, broken, verdict.record() if verdict is not None else None)
-    return Outcome(played, broken, verdict, file, notes)
-
-
-def header(same: bool) -> dict[str, Any]:
-    """What the result says of the replay itself."""
-    import torch
-
-    versions = {"rca": rca.__version__, "python": platform.python_version(), "torch": torch.__version__}
-    return {"rca_version": rca.__version__, "time": time.time_ns(), "with_fault": False, "versions": versions, "same_environment": same}
+        result.write(file, result.header(not others), played, broken, verdict.record() if verdict is not None else None)
+    return result.Outcome(played, broken, verdict, file, notes)
 
 
 def _play(recording: Recording, chosen: Sequence[Case], bed: Bed, places: parts.Places, say: Callable[[str], Any], all_cases: Sequence[Case]) -> list[Replayed]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
 import re
+import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import rca
 from rca.errors import RcaError
 from rca.replay.cases import Case
 from rca.replay.handovers import Broken
@@ -19,6 +23,25 @@ SCHEMA = "rca.replay/1"
 NAME = "replay.rca.jsonl"
 TEXT_MAX = 600
 UNSAFE = re.compile(r"[^A-Za-z0-9-]+")
+
+
+@dataclass
+class Outcome:
+    """What a replay found, and the file that says so."""
+
+    replayed: list[Replayed]
+    broken: Broken | None
+    verdict: Any
+    file: Path | None
+    notes: list[str] = field(default_factory=list)
+
+
+def header(same: bool) -> dict[str, Any]:
+    """What the result says of the replay itself."""
+    import torch
+
+    versions = {"rca": rca.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    return {"rca_version": rca.__version__, "time": time.time_ns(), "with_fault": False, "versions": versions, "same_environment": same}
 
 
 def place(run: Path, part: str | None = None) -> Path:

@@ -52,15 +52,19 @@ def grouped(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def set_random(states: Mapping[str, Any]) -> None:
+    """Put this process's generators into such states: `torch`, `python.words` and `python.gauss`."""
+    if isinstance(states.get("torch"), torch.Tensor):
+        torch.set_rng_state(states["torch"])
+    if isinstance(states.get("python.words"), torch.Tensor):
+        gauss = states["python.gauss"].tolist()
+        random.setstate((PYTHON_RANDOM, tuple(states["python.words"].tolist()), gauss[0] if gauss else None))
+
+
 def _restorer(restore: Callable[[Mapping[str, Any]], None]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def call(values: dict[str, Any]) -> dict[str, Any]:
         groups = grouped(values)
-        rng = groups.pop(RNG, {})
-        if isinstance(rng.get("torch"), torch.Tensor):
-            torch.set_rng_state(rng["torch"])
-        if isinstance(rng.get("python.words"), torch.Tensor):
-            gauss = rng["python.gauss"].tolist()
-            random.setstate((PYTHON_RANDOM, tuple(rng["python.words"].tolist()), gauss[0] if gauss else None))
+        set_random(groups.pop(RNG, {}))
         restore(groups)
         return {}
 
