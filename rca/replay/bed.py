@@ -118,7 +118,7 @@ class Bed:
         if self.caller is not None:
             self.caller.close()
         if self.system is not None:
-            self.system.stop()
+            self.system.stop(kindly=False)
         self.caller = self.system = None
 
     def renew(self) -> None:

@@ -59,10 +59,10 @@ def _tensors(name: str, one: Any, other: Any) -> Difference | None:
     if not one.numel():
         return None
     flat = [value.detach().cpu().contiguous().reshape(-1) for value in (one, other)]
-    bits = [value.view(torch.uint8).view(value.numel(), -1) for value in flat]  # [elements, bytes of one]: a NaN equals itself, and -0.0 is not 0.0
-    apart = (bits[0] != bits[1]).any(1).nonzero().reshape(-1)  # [elements that differ]
-    if not len(apart):
+    if torch.equal(flat[0].view(torch.uint8), flat[1].view(torch.uint8)):  # bits: a NaN equals itself, and -0.0 is not 0.0
         return None
+    bits = [value.view(torch.uint8).view(value.numel(), -1) for value in flat]  # [elements, bytes of one]
+    apart = (bits[0] != bits[1]).any(1).nonzero().reshape(-1)  # [elements that differ]
     first = int(apart[0])
     element, rest = [], first
     for size in reversed(one.shape):

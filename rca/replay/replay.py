@@ -44,6 +44,9 @@ def replay(
     say: Callable[[str], Any] = lambda text: None, prepared: Callable[[Bed], Any] | None = None,
 ) -> result.Outcome:  # fmt: skip
     """Play recorded requests again and write `replay.rca.jsonl` beside the run; with other devices or faults nothing is written. Raises RcaError for a recording that cannot be used, naming the file."""
+    import torch
+
+    torch.set_num_threads(1)  # what is compared is small, and the workers need the cores
     recording = Recording.read(run)
     config, told = settings(run), failure(run)
     others = differences(recording, other_versions)

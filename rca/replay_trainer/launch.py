@@ -202,16 +202,17 @@ class System:
 
     # --- end --------------------------------------------------------------------------------------------------------------
 
-    def stop(self) -> None:
-        """End what still runs, kindly first; the groups of what this started are its own."""
+    def stop(self, kindly: bool = True) -> None:
+        """End what still runs, kindly first unless nothing in it is worth waiting for; the groups of what this started are its own."""
         worlds = [self.processes[name] for name in ("train", "reference") if name in self.processes]
         if "controller" in self.processes and self.processes["controller"].poll() == 0:  # it has asked them to stop, and torchrun calls a signal a failure
             self._wait(worlds)
         left = [process for process in self.processes.values() if process.poll() is None]
-        for process in left:
+        for process in left if kindly else ():
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
-        self._wait(left)
+        if kindly:
+            self._wait(left)
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)  # what torchrun started has sessions of its own, and is tied to it
