@@ -55,7 +55,7 @@ bench-tracing: $(TEST_STAMP)  ## what a span costs, and what a kill leaves, besi
 	$(BIN)/python bench/tracing.py
 
 bench-bisect: $(TEST_STAMP)  ## the search for bad machines against its bars
-	$(BIN)/python bench/bisect.py
+	$(BIN)/python bench/group_tests.py
 
 N ?= 5
 CASES ?= ../shared/cases/faultlab

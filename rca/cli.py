@@ -33,6 +33,8 @@ Commands:
   scenarios check NAME  does the analyzer find out what broke?
   replay RUN          run the recorded requests again: do they fail again?
   bisect plan         which machine computes wrongly? groups to run, by results
+  bisect run          the same with a command of yours, or with real replays
+  bisect selftest     does this machine compute wrongly? each core, each GPU
   bisect simulate     how many rounds and tests that takes, how often it errs
 
 Options:

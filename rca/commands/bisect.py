@@ -43,6 +43,36 @@ Examples:
 
 Exit codes: 0 done, 2 wrong usage.
 """
+RUN_HELP = """Run the search to its end. With --command, a command for each group of hosts, whose exit code says whether the group passed.
+
+Without it, machines are slots on this one, and what they compute is real: each group test is a fresh process that computes the newest recorded step of RUN (a folder of
+`rca train`), split over the group, and compares the weights with the recorded ones; without RUN, a small training whose numbers are known. Slots named by --wrong flip
+one bit of the output of one matmul.
+
+\b
+Examples:
+  rca bisect run --machines 64
+  rca bisect run runs/mine --machines 64 --wrong 20
+  rca bisect run --machines 64 --wrong 3,40 --shows 0.5
+  rca bisect run --hosts 'node[01-64]' --command 'srun -w {hosts} ./replay.sh' --jobs 8 -o plan.json
+
+Exit codes: 0 the answer is sure (and, of slots, right), 1 it is not, 2 wrong usage, or a group that could not be run, 130 interrupted.
+"""
+SELFTEST_HELP = """Test this machine alone for wrong results: a small training whose every number is known beforehand, whatever the machine, library and precision, on each core
+in turn or on each GPU.
+
+\b
+Examples:
+  rca bisect selftest
+  rca bisect selftest --cores 0,4-7 --seconds 60
+  rca bisect selftest --device cuda:0
+  rca bisect selftest --flip 2:y:100:22
+
+--flip STEP:TENSOR:ELEMENT:BIT shows what a wrong number looks like: that bit of the output of that matmul is another one, on the last core.
+
+Exit codes: 0 sound, 1 a wrong number, 2 wrong usage.
+"""
+WRONG, INTERRUPTED = 1, 130
 
 
 def add(cli: Any) -> None:
@@ -94,6 +124,41 @@ def add(cli: Any) -> None:
     ) -> int:  # fmt: skip
         settings = {"expected": expected, "shows": shows, "false_alarms": false_alarms, "confidence": confidence}
         return simulate(hosts, bad, unknown, parallel, {name: value for name, value in settings.items() if value is not None}, trials, jobs, json)
+
+    Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run with a recording.", show_default=False)]
+    Slots = option(number, "--machines", metavar="N", help="So many slots on this machine (64).")
+    Wrong = option(text, "--wrong", metavar="LIST", help="Slots that compute wrongly, as 20 or 3,40-41; `none`; one that --seed draws without it.")
+    Seed = Annotated[int, typer.Option(metavar="N", help="Which slot is wrong, and when a fault shows.")]
+    Command = option(text, "--command", metavar="CMD", help="For the shell; {hosts}, {hostlist}, {group}, {count}.")
+    Limit = option(real, "--time-limit", metavar="S", help="A command that takes longer has failed.")
+    AtOnce = option(number, "--jobs", metavar="N", help="Groups that run at once: all of a round, of slots as many as there are cores.")
+    Cores = option(text, "--cores", metavar="LIST", help="all, or 0,2-5.")
+    Device = option(text, "--device", metavar="DEVICE", help="cuda, or cuda:0, instead of the cores.")
+    Seconds = Annotated[float, typer.Option(metavar="S", help="For how long each core or device is kept at it, at least once through.", min=0)]
+    Flip = option(text, "--flip", metavar="SPEC", help="Compute one number wrongly, for demonstration.")
+
+    @group.command("run", help=RUN_HELP)
+    def run_command(
+        recorded: Run = None, machines: Slots = None, wrong: Wrong = None, seed: Seed = 0, command: Command = None, time_limit: Limit = None, hosts: Hosts = None, hosts_file: File = None,
+        output: Output = None, bad: Bad = None, expected: Expected = None, shows: Shows = None, false_alarms: Alarms = None, confidence: Confidence = None,
+        parallel: Parallel = None, tp: Size = 1, pp: Size = 1, gpus_per_host: Size = 8, jobs: AtOnce = None, json: Json = False,
+    ) -> int:  # fmt: skip
+        settings = {"bad": bad, "expected": expected, "shows": shows, "false_alarms": false_alarms, "confidence": confidence, "parallel": parallel}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        from rca.commands import _bisect_run
+
+        sizes = (tp, pp, gpus_per_host)
+        if command is not None:
+            return _bisect_run.commands(command, recorded, machines, wrong, lambda: _hosts(hosts, hosts_file), output, settings, sizes, jobs, time_limit, json)
+        if hosts is not None or hosts_file is not None or time_limit is not None:
+            from rca.errors import RcaError
+
+            raise RcaError("a search on hosts needs the command to run on them", hint="--command 'srun -w {hosts} ./replay.sh'")
+        return _bisect_run.slots(recorded, 64 if machines is None else machines, wrong, seed, output, settings, sizes, jobs, json)
+
+    @group.command("selftest", help=SELFTEST_HELP)
+    def selftest_command(cores: Cores = None, device: Device = None, seconds: Seconds = 2.0, flip: Flip = None, json: Json = False) -> int:
+        return selftest(cores, device, seconds, flip, json)
 
 
 def plan(
@@ -196,3 +261,42 @@ def simulate(machines: int, bad: int | None, unknown: bool, parallel: int | None
     base = base if not unknown else search
     to_stdout(json.dumps(tell.simulated(base, rows, bad), indent=1) + "\n" if as_json else tell.table(base, rows, bad))
     return OK
+
+
+def selftest(cores: str | None, device: str | None, seconds: float, flip: str | None, as_json: bool) -> int:
+    """Test this machine and print a line for each core or device; gives the exit code."""
+    import json
+    import sys
+    from importlib.util import find_spec
+
+    from rca.console import is_terminal
+    from rca.errors import RcaError
+    from rca.report.write import to_stdout
+
+    if find_spec("torch") is None or find_spec("numpy") is None:
+        raise RcaError("the self-test needs packages that are not installed: torch, numpy", hint="pip install 'trainrca[trainer]'")
+    if device not in (None, "cpu") and cores is not None:
+        raise RcaError("--cores and --device cannot both be tested at once")
+    from rca.bisect import selftest as test
+
+    def heard(where: str) -> None:
+        if is_terminal(sys.stderr):
+            print(f"\r{where} ...   ", end="", file=sys.stderr, flush=True)
+
+    wrong = test.flip_of(flip) if flip is not None else None
+    given = test.on_cores(test.cores_of(cores or "all"), seconds, wrong, heard) if device in (None, "cpu") else test.on_devices(device, seconds, wrong, heard)
+    found = []
+    for one in given:
+        found.append(one)
+        if is_terminal(sys.stderr):
+            print("\r" + " " * 20 + "\r", end="", file=sys.stderr, flush=True)
+        if not as_json:
+            state = f"WRONG  {one.difference.text()}" if one.difference else "ok"
+            to_stdout(f"{one.where:10} {one.trainings:6} trainings {one.seconds:6.1f} s  {state}\n")
+    bad = [one for one in found if one.difference is not None]
+    if as_json:
+        rows = [{"where": one.where, "trainings": one.trainings, "seconds": round(one.seconds, 3), "wrong": one.difference and one.difference.__dict__} for one in found]
+        to_stdout(json.dumps({"schema": "rca.bisect.selftest/1", "sound": not bad, "tested": rows}, indent=1) + "\n")
+    elif bad:
+        say(f"{', '.join(one.where for one in bad)} computed wrongly: take this machine out of the job and have it tested by its maker's tools")
+    return WRONG if bad else OK
