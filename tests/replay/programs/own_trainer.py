@@ -62,4 +62,5 @@ def main() -> None:
     print("verdict:", found.verdict.verdict if found.verdict else None)
 
 
-main()
+if __name__ == "__main__":
+    main()
