@@ -15,9 +15,10 @@ from typing import Any
 
 from rca.errors import RcaError
 from rca.replay.recording import HINT, Call, FileRead, Header, Recording, Request, Value
-from rca.trace_inject.recording import SCHEMA
+from rca.trace_inject.recording import BYTES, SCHEMA
 
 LINE_MAX = 16_384  # bytes; a writer's longest has 3,500
+VALUES = ("args", "result", "sent", "arrived")
 ELSEWHERE = "$in"  # of a part that was too long for its line: the digest of the blob that has it
 
 
@@ -111,7 +112,7 @@ class Process:
             if record["n"] == "rca.dropped":
                 self._gap(path, number, f"{record['a']['count']} lines could not be written")
             return
-        record = {name: self._elsewhere(value, path, number) for name, value in record.items()}
+        record = {name: self._elsewhere(name, value, path, number) for name, value in record.items()}
         if kind == "request":
             self._request(record, path, number)
         elif kind == "call":
@@ -155,14 +156,16 @@ class Process:
         if request is not None:
             self.requests[request.id] = replace(request, files=(*request.files, read))
 
-    def _elsewhere(self, value: Any, path: Path, number: int) -> Any:
-        """A part of a line that was too long for it."""
+    def _elsewhere(self, name: str, value: Any, path: Path, number: int) -> Any:
+        """A part of a line that was too long for it. One of a step that is no longer kept is no gap: it is said not to be kept."""
         if not isinstance(value, dict) or ELSEWHERE not in value or value.keys() - {ELSEWHERE, "kept"}:
             return value
         try:
+            if not self.into.has(str(value[ELSEWHERE]), self.stem, BYTES):
+                return {"text": "(too long for its line, and no longer kept)"} if name == "error" else {"kept": False} if name in VALUES else None
             return json.loads(self.into.bytes(str(value[ELSEWHERE]), self.stem))
         except RcaError as error:
-            self._gap(path, number, f"what did not fit into the line is missing: {error.message}")
+            self._gap(path, number, f"what did not fit into the line is damaged: {error.message}")
         except (ValueError, RecursionError):
             self._gap(path, number, "what did not fit into the line is no JSON")
         return None

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rca.errors import RcaError
+from rca.replay import packs
 from rca.trace_inject import content, safetensors
 from rca.trace_inject.recording import BYTES, TENSORS
 
@@ -146,6 +147,7 @@ class Recording:
     requests: list[Request] = field(default_factory=list)  # by start
     calls: list[Call] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
+    _packed: dict[str, dict[str, tuple[Path, int, int | None]]] = field(default_factory=dict, repr=False)  # process -> blob -> where
 
     @classmethod
     def read(cls, folder: Path) -> Recording:
@@ -176,7 +178,7 @@ class Recording:
 
     def has(self, digest: str | None, process: Header | str | None = None, ending: str = TENSORS) -> bool:
         """Whether there is a blob of that name."""
-        return digest is not None and self._path(digest, process, ending) is not None
+        return digest is not None and self._place(digest, process, ending) is not None
 
     def tensors(self, digest: str | None, process: Header | str | None = None) -> dict[str, Any]:
         """The tensors of a blob by name, of torch; of no blob, none. Raises RcaError for one that is missing or not what its name says."""
@@ -185,7 +187,7 @@ class Recording:
         for name, array in self.arrays(digest, process).items():
             kind = getattr(torch, array.dtype, None)
             if kind is None:
-                raise RcaError(f"this torch has no numbers of type `{array.dtype}`", where=str(self._path(str(digest), process, TENSORS)), hint="use the version of torch that recorded")
+                raise RcaError(f"this torch has no numbers of type `{array.dtype}`", where=str(self.folder), hint="use the version of torch that recorded")
             found[name] = torch.frombuffer(bytearray(array.data), dtype=kind).reshape(array.shape) if array.data else torch.empty(array.shape, dtype=kind)
         return found
 
@@ -210,25 +212,36 @@ class Recording:
         return data
 
     def _read(self, digest: str, process: Header | str | None, ending: str) -> tuple[Path, bytes]:
-        path = self._path(digest, process, ending)
-        if path is None:
+        found = self._place(digest, process, ending)
+        if found is None:
             name = process.name if isinstance(process, Header) else process or "*"
             raise RcaError("a blob of the recording is missing: it was not kept, or taken away for newer steps", where=str(self.folder / "blobs" / name / f"{digest}{ending}"), hint="`record_steps` and `record_bytes` say how much of a run is kept")
+        path, start, size = found
         try:
-            if path.stat().st_size > BLOB_MAX:
-                raise RcaError(f"a blob of {path.stat().st_size} bytes", where=str(path))
-            return path, path.read_bytes()
+            with path.open("rb") as file:
+                size = file.seek(0, 2) if size is None else size
+                if size > BLOB_MAX:
+                    raise RcaError(f"a blob of {size} bytes", where=str(path))
+                file.seek(start)
+                return path, file.read(size)
         except OSError as error:
             raise RcaError(f"cannot read a blob: {(error.strerror or str(error)).lower()}", where=str(path)) from error
 
-    def _path(self, digest: str, process: Header | str | None, ending: str) -> Path | None:
-        """Where a blob lies: with its process, or with another that has the same."""
+    def _place(self, digest: str, process: Header | str | None, ending: str) -> tuple[Path, int, int | None] | None:
+        """Where a blob lies, with its process or with another that has the same: the file, and where in it; a size of None is the whole file."""
         if not DIGEST.match(str(digest)):
             raise RcaError(f"no digest: `{str(digest)[:80]}`", where=str(self.folder))
         name = process.name if isinstance(process, Header) else process
         for stem in dict.fromkeys([*([name] if name else []), *(header.name for header in self.headers)]):
-            if STEM.match(stem) and (path := self.folder / "blobs" / stem / f"{digest}{ending}").is_file():
-                return path
+            if not STEM.match(stem):
+                continue
+            folder = self.folder / "blobs" / stem
+            if (path := folder / f"{digest}{ending}").is_file():
+                return path, 0, None
+            if stem not in self._packed:
+                self._packed[stem] = packs.index(folder)
+            if (packed := self._packed[stem].get(f"{digest}{ending}")) is not None:
+                return packed
         return None
 
 

@@ -31,6 +31,7 @@ class Device:
         self.folder, self.capacity_bytes, self.owner, self.index = folder, capacity_bytes, owner, index
         self._broken: str | None = None
         self._standing = False  # whether `hold` took what lasts
+        self._mine = 0  # bytes that this process holds
         self._computed = 0  # calls while it computed wrongly
         self._wrong = str(folder / WRONG)
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,14 +66,7 @@ class Device:
 
     def state(self) -> dict[str, int | bool]:
         """What this process holds of it, and whether that lasts."""
-        held = 0
-        with contextlib.suppress(OSError, ValueError):
-            pid, size = self._file().read_text().split()
-            held = int(size) if int(pid) == os.getpid() else 0
-        return {"held": held, "standing": self._standing}
-
-    def _file(self) -> Path:
-        return self.folder / f"{self.owner}.held"
+        return {"held": self._mine, "standing": self._standing}
 
     def check(self, what: str) -> None:
         """Raise what the device says if it is broken and `what` touches the broken part; from then on for ever."""
@@ -151,7 +145,8 @@ class Device:
             return 0
 
     def _hold(self, size_bytes: int) -> None:
-        path = self._file()
+        self._mine = max(0, size_bytes)
+        path = self.folder / f"{self.owner}.held"
         if size_bytes <= 0:
             path.unlink(missing_ok=True)
             return

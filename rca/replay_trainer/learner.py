@@ -97,21 +97,25 @@ class Learner:
         """A copy of the weights by name."""
         return {name: value.detach().cpu().clone() for name, value in zip(self._names, self._values, strict=True)}
 
+    def live(self) -> dict[str, Tensor]:
+        """The weights themselves, by the same names."""
+        return dict(zip(self._names, self._values, strict=True))
+
     def digest(self) -> str:
         """The fingerprint of the weights as they are: see `model.digest`."""
         return digest(self.weights())
 
     def state(self) -> dict[str, Tensor]:
         """A copy of all that is needed to go on as if nothing had happened: `weights.NAME`, `adam.mean.NAME`, `adam.square.NAME` and `step`."""
-        return {f"weights.{name}": value for name, value in self.weights().items()} | self.optimizer()
+        return {f"weights.{name}": value for name, value in self.weights().items()} | {name: value.cpu().clone() for name, value in self.optimizer().items()}
 
     def optimizer(self) -> dict[str, Tensor]:
-        """That of it which is not the weights."""
+        """That of it which is not the weights: the moments themselves, not copies."""
         kept = {}
         for name, value in zip(self._names, self._values, strict=True):
             moments = self._optimizer.state.get(value, {})
             for ours, theirs in MOMENTS.items():
-                kept[f"adam.{ours}.{name}"] = moments[theirs].cpu().clone() if moments else torch.zeros(value.shape)
+                kept[f"adam.{ours}.{name}"] = moments[theirs] if moments else torch.zeros(value.shape)
         return kept | {"step": torch.tensor(self.step)}
 
     def version(self) -> tuple[int, int]:

@@ -59,4 +59,4 @@ def service(config: Config, run: Path, rank: int, address: str) -> Service:
             learner.model.load_state_dict(groups["weights"])
         device.restore(int(groups.get("held", 0)), bool(groups.get("standing", False)))
 
-    return Service("reference", rank, engine={"load": load, "compute_logprobs": compute_logprobs}, ended=device.release, state=lambda: {"weights": learner.weights, **device.state()}, version=lambda: {"weights": learner.version()}, restore=restore)
+    return Service("reference", rank, engine={"load": load, "compute_logprobs": compute_logprobs}, ended=device.release, state=lambda: {"weights": learner.live, **device.state()}, version=lambda: {"weights": learner.version()}, restore=restore)

@@ -77,7 +77,7 @@ class _Engine:
 
     def state(self) -> dict[str, Any]:
         """What a call finds, for the recording."""
-        return {"weights": self.learner.weights, **self.device.state()}
+        return {"weights": self.learner.live, **self.device.state()}
 
     def restore(self, groups: Mapping[str, Any]) -> None:
         """Have the weights and the device's memory of another process."""

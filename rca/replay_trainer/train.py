@@ -126,7 +126,9 @@ class _Engine:
 
     def state(self) -> dict[str, Any]:
         """What a call finds, for the recording."""
-        return {"weights": self.learner.weights, "optimizer": self.learner.optimizer, **self.device.state()}
+        groups = {"weights": self.learner.live, "optimizer": self.learner.optimizer}
+        order = reversed(groups) if self.rank % 2 else groups  # all ranks have the same: what one has stored by then, the other only links
+        return {name: groups[name] for name in order} | self.device.state()
 
     def version(self) -> dict[str, Any]:
         """The same while weights and optimizer are the same."""

@@ -8,6 +8,7 @@ An array is a copy: what the trainer does to its tensor afterwards changes nothi
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import sys
 from collections.abc import Mapping
@@ -26,7 +27,8 @@ class Array(NamedTuple):
 
     dtype: str
     shape: tuple[int, ...]
-    data: bytes
+    data: Any  # bytes, or a view of them
+    owner: Any = None  # whose memory a view shows
 
 
 def digest(arrays: Mapping[str, Array]) -> str:
@@ -57,29 +59,44 @@ def is_array(value: Any) -> bool:
     return numpy is not None and isinstance(value, getattr(numpy, "ndarray", ())) and not value.dtype.hasobject
 
 
-def array(value: Any) -> Array:
-    """A copy of a tensor or an array. Raises what torch raises for one that has no numbers, such as one on `meta`."""
+def array(value: Any, copied: bool = True) -> Array:
+    """A tensor or an array; a copy, or a view where that will do. Raises what torch raises for one that has no numbers, such as one on `meta`."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         if value.dtype.byteorder == ">" or (value.dtype.byteorder == "=" and sys.byteorder == "big"):
             value = value.astype(value.dtype.newbyteorder("<"))
         return Array(str(value.dtype.name), tuple(value.shape), value.tobytes())
-    import ctypes
+    if (type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter) or not value.is_cpu or value.layout is not torch.strided or not value.is_contiguous() or value.is_neg() or value.is_conj():
+        value = _made_simple(torch, value)
+    size = value.numel() * value.element_size()
+    name = _names.get(value.dtype) or _names.setdefault(value.dtype, str(value.dtype).removeprefix("torch."))
+    if not size:
+        return Array(name, tuple(value.shape), b"")
+    if copied:
+        return Array(name, tuple(value.shape), ctypes.string_at(value.data_ptr(), size))
+    return Array(name, tuple(value.shape), _view(value.data_ptr(), size, 0x100), value)
 
+
+#: PyMemoryView_FromMemory(address, size, PyBUF_READ): a type of `ctypes` for each size would cost twenty times as much.
+_view = ctypes.pythonapi.PyMemoryView_FromMemory
+_view.restype, _view.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+_names: dict[Any, str] = {}  # of torch's types
+
+
+def _made_simple(torch: Any, value: Any) -> Any:
+    """A tensor whose numbers lie row by row in this process's memory."""
     with torch.no_grad():
         value = value.detach()
         if hasattr(value, "to_local"):  # what this rank has of a distributed tensor
             value = value.to_local()
         if value.layout is not torch.strided:
             value = value.to_dense()
-        value = value.cpu().resolve_conj().resolve_neg().contiguous()
-        size = value.numel() * value.element_size()
-        return Array(str(value.dtype).removeprefix("torch."), tuple(value.shape), ctypes.string_at(value.data_ptr(), size) if size else b"")
+        return value.cpu().resolve_conj().resolve_neg().contiguous()
 
 
-def arrays(tensors: Mapping[str, Any]) -> dict[str, Array]:
-    """Copies of tensors by name."""
-    return {str(name): array(value) for name, value in tensors.items()}
+def arrays(tensors: Mapping[str, Any], copied: bool = True) -> dict[str, Array]:
+    """Tensors by name."""
+    return {str(name): array(value, copied) for name, value in tensors.items()}
 
 
 def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:

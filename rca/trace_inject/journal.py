@@ -229,7 +229,7 @@ class Journal:
                     raise OSError(errno.EBADF, "closed by somebody")
                 os.dup2(fd, self._file, inheritable=False)
             except OSError:  # or a limit forbids the number by now
-                self._file = _high(fd)
+                self._file = high(fd)
         finally:
             os.close(fd)
         self.fd = self._file
@@ -275,7 +275,7 @@ class Journal:
         self.fd, self._retry_ns = -1, 1 << 62
 
 
-def _high(fd: int) -> int:
+def high(fd: int) -> int:
     """A copy of a descriptor with a number that no ordinary `open` gives."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     least = min(FD_LEAST, max(3, soft - 24)) if soft != resource.RLIM_INFINITY else FD_LEAST

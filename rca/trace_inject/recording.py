@@ -77,7 +77,7 @@ class Recording:
         more = {**more, "limits": {"steps": steps, "bytes": size_max}}
         self.lines = Lines(folder, about, more, size_max // LINES_SHARE)
         self.blobs = self._store()
-        self.last: dict[str, tuple[bytes, str]] = {}  # random states: what they were, and their digest
+        self.last: dict[str, tuple[Any, str]] = {}  # random states: what they were, and their digest
 
     def _store(self) -> Blobs:
         return Blobs(os.path.join(self.folder, "blobs"), self.lines.stem(), self.steps, self.size_max - self.size_max // LINES_SHARE)
@@ -85,12 +85,12 @@ class Recording:
     def tensors(self, arrays: dict[str, Array], step: int | None, name: str | None = None) -> tuple[str, bool]:
         """Keep arrays; gives their digest and whether they are kept."""
         name = name or digest(arrays)
-        return name, self.blobs.keep(name + TENSORS, pieces(arrays), sum(len(array.data) for array in arrays.values()), step)
+        return name, self.blobs.keep(name + TENSORS, lambda: pieces(arrays), sum(len(array.data) for array in arrays.values()), step)
 
     def bytes(self, data: Any, step: int | None) -> tuple[str, bool]:
         """Keep raw bytes; gives their digest and whether they are kept."""
         name = digest_bytes(data)
-        return name, self.blobs.keep(name + BYTES, (data,), len(data), step)
+        return name, self.blobs.keep(name + BYTES, lambda: (data,), len(data), step)
 
     def put(self, record: dict[str, Any], step: int | None, key: str = "") -> None:
         """Write one line; what is too long for it goes into the store, the longest part first. With `key`, the record stays open."""
@@ -111,6 +111,7 @@ class Recording:
     def forked(self) -> None:
         """In a child: files of its own at its first record."""
         self.lines.forked()
+        self.blobs.packs.leave()
         self.blobs = self._store()
         self.last = {}
 

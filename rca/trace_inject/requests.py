@@ -42,11 +42,11 @@ def told(of: Recording, values: Mapping[str, Any], step: int | None, files: list
     if arrays:
         each = {name: content.digest({name: array}) for name, array in arrays.items()}
         whole = next(iter(each.values())) if len(each) == 1 else content.digest(arrays)
+        files.append(whole + recording.TENSORS)  # first: what belongs to an open request is not taken away
         value["tensors"], kept = of.tensors(arrays, step, whole)
         value["digests"] = each
         if not kept:
             value["kept"] = False
-        files.append(whole + recording.TENSORS)
     return value
 
 
@@ -190,7 +190,7 @@ class recorded:
             elif was is not None and mark is not None and was[0] == mark and of.blobs.has(f"{was[1]}{recording.TENSORS}", self._step):
                 said = was[1]
             else:
-                said, _ = of.tensors(content.arrays(value() if callable(value) else value), self._step)
+                said, _ = of.tensors(content.arrays(value() if callable(value) else value, copied=False), self._step)
             if not is_plain:
                 self.files.append(f"{said}{recording.TENSORS}")
             if was is None or was[1] != said:
@@ -247,25 +247,29 @@ def random_state(of: Recording, step: int | None, files: list[str]) -> dict[str,
     for name, (raw, make) in _generators().items():
         was = of.last.get(name)
         if was is None or was[0] != raw or not of.blobs.has(was[1] + recording.TENSORS, step):
-            was = of.last[name] = (raw, of.tensors(make(), step)[0])
+            was = of.last[name] = (raw, of.tensors(make(raw), step)[0])
         found[name] = was[1]
         files.append(was[1] + recording.TENSORS)
     return found
 
 
-def _generators() -> dict[str, tuple[bytes, Callable[[], dict[str, Array]]]]:
+def _generators() -> dict[str, tuple[Any, Callable[[Any], dict[str, Array]]]]:
+    """Each generator's state, and how to make arrays of it; both are cheap to compare with what they were."""
     import random
-    from array import array
 
-    _, words, gauss = random.getstate()
-    raw = array("q", words).tobytes()
-    normal = array("d", [] if gauss is None else [gauss]).tobytes()
-    found = {"python": (raw + normal, lambda: {"words": Array("int64", (len(words),), raw), "gauss": Array("float64", (len(normal) // 8,), normal)})}
+    found: dict[str, tuple[Any, Callable[[Any], dict[str, Array]]]] = {"python": (random.getstate(), _of_python)}
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "get_rng_state"):
-        state = content.array(torch.get_rng_state())
-        found["torch"] = (state.data, lambda: {"state": state})
+        found["torch"] = (content.array(torch.get_rng_state()), lambda state: {"state": state})
     return found
+
+
+def _of_python(state: Any) -> dict[str, Array]:
+    from array import array
+
+    _, words, gauss = state
+    normal = array("d", [] if gauss is None else [gauss]).tobytes()
+    return {"words": Array("int64", (len(words),), array("q", words).tobytes()), "gauss": Array("float64", (len(normal) // 8,), normal)}
 
 
 @guard.quiet()

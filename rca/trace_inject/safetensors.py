@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rca.trace_inject.content import Array
@@ -17,7 +17,6 @@ from rca.trace_inject.content import Array
 LENGTH = struct.Struct("<Q")
 HEADER_MAX = 64 << 20  # bytes
 TENSORS_MAX = 1_000_000
-PIECE = 1 << 20  # bytes that are put together for one write
 #: torch's name of a type -> the format's name, bytes of a number.
 TYPES = {
     "float64": ("F64", 8), "float32": ("F32", 4), "float16": ("F16", 2), "bfloat16": ("BF16", 2), "float8_e4m3fn": ("F8_E4M3", 1), "float8_e5m2": ("F8_E5M2", 1),
@@ -28,8 +27,8 @@ NAMES = {code: (name, size) for name, (code, size) in TYPES.items()}
 OTHER = "rca.other"  # of the metadata: JSON of name -> [type, shape] of what is kept as bytes
 
 
-def pieces(arrays: Mapping[str, Array]) -> Iterator[bytes]:
-    """The file, piece by piece. The widest numbers come first, so that all lie where their type wants them."""
+def pieces(arrays: Mapping[str, Array]) -> list[Any]:
+    """The file, piece by piece; nothing is copied. The widest numbers come first, so that all lie where their type wants them."""
     head: dict[str, Any] = {}
     other: dict[str, Any] = {}
     start = 0
@@ -46,15 +45,7 @@ def pieces(arrays: Mapping[str, Array]) -> Iterator[bytes]:
         head["__metadata__"] = {OTHER: json.dumps(other)}
     text = json.dumps(head, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    waiting, size = [LENGTH.pack(len(text)), text], LENGTH.size + len(text)
-    for name in order:
-        waiting.append(arrays[name].data)
-        size += len(arrays[name].data)
-        if size >= PIECE:
-            yield b"".join(waiting) if len(waiting) > 1 else waiting[0]
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)
+    return [LENGTH.pack(len(text)) + text, *(arrays[name].data for name in order)]
 
 
 def parse(data: bytes) -> dict[str, Array]:

@@ -21,8 +21,8 @@ def whole(tmp_path: Path) -> Path:
     """A recording of three requests, in a run's folder."""
     rt.record_requests(tmp_path / "recording", role="rollout", rank=1)
     for step in (1, 2, 3):
-        with rt.recorded("generate", {"step": step, "prompts": torch.full((4,), step)}) as request:
-            rt.recorded_file("model.bin", b"abc" * step)
+        with rt.recorded("generate", {"step": step, "prompts": torch.full((20_000,), step)}) as request:
+            rt.recorded_file("model.bin", b"abc" * step * 30_000)
             request.result({"answers": torch.ones(2)})
     recording.stop()
     return tmp_path
@@ -87,6 +87,26 @@ def test_a_blob_that_is_missing_or_damaged_is_named(whole: Path, damage: Callabl
     with pytest.raises(RcaError, match=said) as error:
         found.tensors(request.args.tensors, request.process)
     assert error.value.where == str(path) and error.value.hint
+
+
+def test_a_damaged_pack_is_named(whole: Path) -> None:
+    """Small blobs lie behind each other: one that is damaged is told with its pack, one that was cut is missing, those before it are whole."""
+    found = Recording.read(whole)
+    result = [request.result.tensors for request in found.requests if request.result is not None]
+    (pack,) = (whole / "recording" / "blobs").glob("*/*.pack")
+    data = pack.read_bytes()
+    assert result[0] is not None and found.tensors(result[0])["answers"].tolist() == [1, 1] and len(set(result)) == 1
+    at = data.index(result[0].encode())
+    pack.write_bytes(data[: at + 60] + b"?" + data[at + 61 :])
+    with pytest.raises(RcaError, match="damaged blob") as error:
+        Recording.read(whole).tensors(result[0])
+    assert error.value.where == str(pack)
+    pack.write_bytes(data[: at + 60])
+    cut = Recording.read(whole)
+    with pytest.raises(RcaError, match="is missing") as error:
+        cut.tensors(result[0])
+    assert error.value.where and result[0] in error.value.where
+    assert at == 0 or cut.tensors(found.requests[0].rng["torch"])
 
 
 def test_a_damaged_file_is_named(whole: Path) -> None:

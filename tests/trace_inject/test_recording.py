@@ -170,7 +170,7 @@ def test_a_child_writes_files_of_its_own(recorded: Path) -> None:
 
 def test_equal_contents_of_two_processes_are_one_file(recorded: Path) -> None:
     """What another process has stored is linked, and stays when that one takes its own name away."""
-    x = torch.arange(1000)
+    x = torch.arange(100_000)
     with rt.recorded("a", {"x": x}):
         pass
     pid = os.fork()
