@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_STAMP := .venv/.installed-tests
 
-.PHONY: demo test check soak sweep docs bench bench-big bench-tracing bench-replay bench-bisect score clean
+.PHONY: demo test check soak sweep docs bench bench-big bench-tracing bench-replay bench-recording bench-bisect score clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -53,6 +53,9 @@ bench-big: $(TEST_STAMP)  ## 512 ranks, 2 GB, a million spans: time and memory
 
 bench-tracing: $(TEST_STAMP)  ## what a span costs, and what a kill leaves, beside OpenTelemetry's SDK
 	$(BIN)/python bench/tracing.py
+
+bench-recording: $(TEST_STAMP)  ## what recording its requests costs the reference trainer: a recorded and a plain one take turns
+	$(BIN)/python bench/recording.py
 
 bench-bisect: $(TEST_STAMP)  ## the search for bad machines against its bars
 	$(BIN)/python bench/group_tests.py

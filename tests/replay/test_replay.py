@@ -129,3 +129,23 @@ def test_requests_are_listed_without_playing_them(killed: Path, capsys: pytest.C
 def test_wrong_usage_is_told(killed: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
     assert cli.main(["replay", str(killed), *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_run_has_both_sides_of_every_request(killed: Path) -> None:
+    """What a caller sent is what its worker got, and what arrived is what was answered; the call whose worker was killed has an error, and its worker's side no outcome, if it began at all."""
+    found = Recording.read(killed)
+    assert not [gap for gap in found.gaps if "ends within a line" not in gap]
+    workers = {(request.request_id, request.role, request.rank): request for request in found.requests}
+    lost = [call for call in found.calls if call.outcome != "ok"]
+    assert [(call.role, call.rank, call.method, call.step, call.outcome) for call in lost] == [("rollout", 1, "generate", 2, "error")] and lost[0].error
+    assert len(found.calls) - 1 <= len(found.requests) <= len(found.calls)
+    for call in found.calls:
+        request = workers.get((call.request_id, call.role, call.rank))
+        if call.outcome == "ok":
+            assert request is not None and request.outcome == "ok" and request.args == call.sent and (request.step, request.stage) == (call.step, call.stage)
+            assert request.result is not None and call.arrived is not None and request.result.digests == call.arrived.digests
+        elif request is not None:
+            assert request.outcome is None and request.args == call.sent
+    trained = [request for request in found.requests if request.method == "train_batch"]
+    assert trained and all(found.tensors(request.state["optimizer"], request.process) and request.after.keys() >= {"weights", "optimizer"} for request in trained)
+    assert any(read.path.endswith("model.safetensors") and found.bytes(read.digest, request.process) for request in found.requests for read in request.files)
