@@ -46,7 +46,7 @@ def main() -> int:
         bars = [
             (rounds is None or one.rounds_most <= rounds, f"<= {rounds} rounds" if rounds else ""),
             (times is None or one.tests <= times * (one.least_tests or 0), f"<= {times} x bound" if times else ""),
-            (one.error_low <= error, f"<= {error:.0%} wrong{'' if one.error <= error else ' (open: too few trials to tell)'}"),
+            (one.error <= error or one.error_low <= error, f"<= {error:.0%} wrong{'' if one.error <= error else ' (open: too few trials to tell)'}"),
         ]
         told = ", ".join(f"{text}{'' if met else ' MISSED'}" for met, text in bars if text)
         missed += sum(not met for met, _ in bars)

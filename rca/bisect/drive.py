@@ -11,11 +11,11 @@ from rca.bisect.plan import FAIL, PASS, Group, Plan
 Ask = Callable[[Group], tuple[bool, str]]  # whether the group failed, and how
 
 
-def drive(plan: Plan, ask: Ask, at_once: int, say: Callable[[str], object], keep: Callable[[Plan], object] = lambda plan: None, most_rounds: int = 10_000) -> Answer:
-    """Run groups, at most so many at once, until the plan is over. What a group raises ends the search; results that were there before it are kept."""
+def drive(plan: Plan, ask: Ask, at_once: int, say: Callable[[str], object], keep: Callable[[Plan], object] = lambda plan: None, stop: Callable[[], object] = lambda: None) -> Answer:
+    """Run groups, at most so many at once, until the plan is over. What a group raises, and Ctrl-C, ends the search: `stop` ends the groups that run; what had a result is kept."""
     answer, over = plan.proceed()
     keep(plan)
-    while not over and len(plan.rounds) <= most_rounds:
+    while not over:
         waiting = plan.open()
         failed = 0
         with ThreadPoolExecutor(max(1, min(at_once, len(waiting)))) as pool:
@@ -34,6 +34,7 @@ def drive(plan: Plan, ask: Ask, at_once: int, say: Callable[[str], object], keep
             except BaseException:
                 for future in left:
                     future.cancel()
+                stop()
                 raise
         say(f"round {len(plan.rounds)}: {failed} of {len(waiting)} groups failed")
         answer, over = plan.proceed()

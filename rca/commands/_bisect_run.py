@@ -35,11 +35,7 @@ def commands(
         say(f"going on with {output}: {len(plan.rounds)} rounds, {len(plan.open())} groups without a result")
     else:
         plan = Plan.new(hosts(), Layout(*sizes), **settings)
-    try:
-        return _end(plan, *_drive(plan, lambda group: run.ask(group.number, plan.hosts_of(group.units)), jobs or len(plan.units), output), as_json)
-    except BaseException:
-        run.end()
-        raise
+    return _end(plan, *_drive(plan, lambda group: run.ask(group.number, plan.hosts_of(group.units)), jobs or len(plan.units), output, run.end), as_json)
 
 
 def slots(recorded: str | None, machines: int, wrong: str | None, seed: int, output: str | None, settings: dict[str, Any], sizes: tuple[int, int, int], jobs: int | None, as_json: bool) -> int:
@@ -77,7 +73,7 @@ def slots(recorded: str | None, machines: int, wrong: str | None, seed: int, out
     return code if right else OPEN
 
 
-def _drive(plan: Plan, ask: Ask, jobs: int, output: str | None) -> tuple[Any, bool]:
+def _drive(plan: Plan, ask: Ask, jobs: int, output: str | None, stop: Callable[[], object] = lambda: None) -> tuple[Any, bool]:
     """Run it, and keep the plan in a file after each result if one is named. Ctrl-C leaves what is known."""
     import signal
 
@@ -89,7 +85,7 @@ def _drive(plan: Plan, ask: Ask, jobs: int, output: str | None) -> tuple[Any, bo
 
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, interrupted)
-    return drive(plan, ask, jobs, say, keep), True
+    return drive(plan, ask, jobs, say, keep, stop), True
 
 
 def _end(plan: Plan, answer: Any, over: bool, as_json: bool) -> int:

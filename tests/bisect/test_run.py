@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from rca.bisect.plan import Plan
 from rca.bisect.units import Layout
 from rca.cli import main
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -60,6 +66,24 @@ def test_a_command_that_hangs_fails_and_is_ended_with_its_children(tmp_path, cap
     assert main(["bisect", "run", "--hosts", "n[1-4]", "--command", line, "--time-limit", "1"]) == 0
     assert "n3" in capsys.readouterr().out
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_search_that_is_interrupted_ends_what_it_started(tmp_path, number):
+    """At once, with exit code 130, and what has a result is in the plan."""
+    plan = tmp_path / "plan.json"
+    line = f": {{hosts}}; case {{group}} in 1) exit 0;; esac; echo $$ >> {tmp_path / 'pids'}; sleep 600"
+    args = ["bisect", "run", "--hosts", "n[1-9]", "--command", line, "-o", str(plan)]
+    process = subprocess.Popen([sys.executable, "-m", "rca", *args], cwd=ROOT, stderr=subprocess.DEVNULL)
+    ends = time.monotonic() + 60
+    while time.monotonic() < ends and not (plan.exists() and '"pass"' in plan.read_text() and (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 2):
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(30) == 130
+    assert [group.result for group in Plan.read(plan).rounds[0]] == ["pass", None, None]
+    for pid in (tmp_path / "pids").read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
 
 
 def test_hosts_cannot_be_commands(tmp_path, capsys):
