@@ -112,6 +112,7 @@ class _Result:
         self._kept = {"request": 0, "hand_over": 0}
         self._counted: dict[str, int | None] = {"count": None, "identical": None}
         self._differ: dict[tuple, int] = {}  # how many requests gave other numbers, by role, rank, step and stage
+        self._hosts: dict[tuple, str | None] = {}  # of those, by role and rank
         self._verdict: dict[str, Any] | None = None
 
     def take(self, value: Any, line: bytes, number: int, offset: int) -> None:
@@ -151,6 +152,7 @@ class _Result:
         if event["kind"] == Kind.REPLAY_DIVERGED and len(self._differ) < LINES_MAX:
             key = (event["role"], event["rank"], event["step"], event["stage"])
             self._differ[key] = self._differ.get(key, 0) + 1
+            self._hosts[key[:2]] = event["host"]
         self._keep("request", event)
 
     def _keep(self, what: str, event: dict[str, Any]) -> None:
@@ -168,11 +170,15 @@ class _Result:
             found["attempt"] = next((e["attempt"] for e in reversed(self.events) if found["request_id"] and e["request_id"] == found["request_id"] and e["attrs"]["of"] == "request"), None)
         found["attrs"] |= {"compared": compared, "identical": same, "requests": self._kept["request"]}
         if found["kind"] == Kind.REPLAY_DIVERGED:
-            # Ranks that exchange what they computed differ together, in one step; whoever else differs makes it no fault of one machine.
-            own, phase = (found["role"], found["rank"]), (found["step"], found["stage"])
-            others = {who[:2] for who in self._differ if who[0] != own[0] or (who[1] != own[1] and who[2:] != phase)}
+            # Ranks that exchange what they computed differ together, in the same steps; whoever else differs makes it no fault of one machine.
+            own = (found["role"], found["rank"])
+            phases = {who[2:] for who in self._differ if who[:2] == own} | {(found["step"], found["stage"])}
+            others = {who[:2] for who in self._differ if who[0] != own[0] or (who[1] != own[1] and who[2:] not in phases)}
+            mates = {who[:2] for who in self._differ} - others - {own}
+            if mates:  # which of them it was, a result that all share does not say
+                found["rank"], found["host"] = None, found["host"] if {self._hosts[who] for who in mates} == {found["host"]} else None
             differ = sum(self._differ.values())  # those that had not failed are among the compared ones
-            found["attrs"] |= {"others_differ": len(others), "others_same": not others and compared is not None and same is not None and same >= ENOUGH and compared - same <= differ}
+            found["attrs"] |= {"together": len(mates), "others_differ": len(others), "others_same": not others and compared is not None and same is not None and same >= ENOUGH and compared - same <= differ}
             found["attrs"]["steps_differ"] = len({who[2] for who in self._differ if who[:2] == own})
         self.events.append(found)
 

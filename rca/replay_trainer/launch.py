@@ -32,6 +32,7 @@ from rca.replay_trainer.worker import ROLES
 log = logging.getLogger("launcher")
 POLL_S = 0.1
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
+LEAVE_S = 30.0  # of a world that was asked to leave at the end of a run that went well: on a busy machine torchrun takes many seconds
 TEMPORARY = ("addresses", "devices", "holds", "wires")  # of one attempt
 LOCK = ".lock"
 RESERVE_BYTES = 4096  # for `failed.json`: what ended a run must find room on a full disk too
@@ -206,7 +207,7 @@ class System:
         """End what still runs, kindly first unless nothing in it is worth waiting for; the groups of what this started are its own."""
         worlds = [self.processes[name] for name in ("train", "reference") if name in self.processes]
         if "controller" in self.processes and self.processes["controller"].poll() == 0:  # it has asked them to stop, and torchrun calls a signal a failure
-            self._wait(worlds)
+            self._wait(worlds, LEAVE_S)
         left = [process for process in self.processes.values() if process.poll() is None]
         for process in left if kindly else ():
             with contextlib.suppress(ProcessLookupError):
@@ -227,8 +228,8 @@ class System:
         if self._lock is not None:
             self._lock.close()
 
-    def _wait(self, processes: list[subprocess.Popen[bytes]]) -> None:
-        end = time.monotonic() + GRACE_S
+    def _wait(self, processes: list[subprocess.Popen[bytes]], limit_s: float = GRACE_S) -> None:
+        end = time.monotonic() + limit_s
         while any(process.poll() is None for process in processes) and time.monotonic() < end:
             time.sleep(0.05)
 

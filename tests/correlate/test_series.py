@@ -48,6 +48,13 @@ def test_falling_and_short_series_are_silent(tmp_path: Path) -> None:
         assert not of(run, Kind.LOSS_ROSE) and not of(run, Kind.LOSS_SPIKE)
 
 
+def test_an_objective_that_comes_nearer_to_zero_has_not_diverged(tmp_path: Path) -> None:
+    """A policy gradient's loss swings about zero; what rises from below to beyond its own size above has."""
+    below = [-0.08, -0.081, -0.079, -0.0795, -0.08, -0.0802]
+    assert not of(run_of(tmp_path / "a", {"train.log": log([*below, -0.02, -0.019, -0.01, -0.0189, -0.019, -0.018])}), Kind.LOSS_ROSE)
+    assert of(run_of(tmp_path / "b", {"train.log": log([*below, 2.1, 2.3, 2.2, 2.4, 2.5, 2.4])}), Kind.LOSS_ROSE)
+
+
 def test_a_non_finite_loss_that_lasts(tmp_path: Path) -> None:
     """A spelling that no signature knows is still a number that is none; a single one that was skipped is not."""
     run = run_of(tmp_path, {"train.log": log([*FALLING, "+nan", "+nan", "+nan"])})

@@ -133,6 +133,18 @@ def test_who_else_gave_other_numbers(tmp_path: Path) -> None:
         assert (said.attrs["others_differ"], said.attrs["others_same"], said.attrs["steps_differ"]) == (others, alone, steps)
 
 
+def test_a_world_that_differs_together_leaves_the_rank_open(tmp_path: Path) -> None:
+    """All ranks share what they add up: step after step each gives other numbers, and which of them was wrong is not known; the host is where all of them live on one."""
+    lines = [replays.request(step=step, rank=rank, host=host) for step in (3, 4) for rank, host in ((0, "n1"), (1, "n1"))]
+    *_, said = read(replays.write(tmp_path, *lines, replays.healthy(40, 36), replays.verdict("diverges", step=3, host="n1"))).events
+    assert (said.attrs["together"], said.attrs["others_differ"], said.attrs["others_same"], said.rank, said.host) == (1, 0, True, None, "n1")
+    lines[-1]["host"] = lines[-3]["host"] = "n2"
+    *_, said = read(replays.write(tmp_path, *lines, replays.healthy(40, 36), replays.verdict("diverges", step=3, host="n1"))).events
+    assert (said.attrs["together"], said.rank, said.host) == (1, None, None)
+    *_, said = read(replays.write(tmp_path, replays.request(host="n1"), replays.healthy(40, 39), replays.verdict("diverges", host="n1"))).events
+    assert (said.attrs["together"], said.rank, said.host) == (0, 0, "n1")
+
+
 def test_nothing_in_it_makes_the_analysis_fail(tmp_path: Path) -> None:
     """Values of every wrong type, endless numbers and texts, nesting, lone surrogates, shuffled bytes."""
     rng = random.Random(7)

@@ -31,6 +31,8 @@ def detect(view: View) -> list[Event]:
     rank, points = max(losses.items(), key=lambda kv: (len(kv[1]), -(kv[0] or 0)))
     numbers = series.finite(points)
     seen = series.shape([p.value for p in numbers])
+    if seen is not None and seen.kind == "rose" and seen.before <= 0 and seen.last <= abs(seen.before):
+        return found  # an objective about zero, as that of a policy gradient, which came nearer to it: its level says nothing
     if seen is not None and seen.kind == "rose":
         at = numbers[seen.at]
         text = f"the loss rose from {seen.before:.4g} to {seen.last:.4g} and stayed there to the end (at worst {seen.worst:.4g})"
