@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from rca.ingest.blocks.remote import stage_of_method
 from rca.ingest.sources import Source, read_range
 from rca.taxonomy import ROLES, STAGES, Kind
 
@@ -191,7 +192,7 @@ class _Result:
             # Other numbers from the same request in the same environment are a failure; what else a replay says only weighs.
             "kind": kind.value, "text": text, "severity": "warning" if of == "verdict" and kind == Kind.REPLAY_DIVERGED and not self._void else "info",
             "time_ns": _number(value.get("t"), FIRST_NS, LAST_NS), "host": _text(value.get("host"), NAME_CUT), "role": role if role in ROLES else None,
-            "rank": _number(value.get("rank")), "stage": stage if stage in STAGES else None, "step": _number(value.get("step")),
+            "rank": _number(value.get("rank")), "stage": stage if stage in STAGES else stage_of_method(attrs.get("method")), "step": _number(value.get("step")),
             "attempt": attempt - 1 if attempt else attempt,  # the trainer counts from 1
             "request_id": _text(value.get("request"), NAME_CUT), "line": number, "offset": offset, "attrs": attrs,
         }  # fmt: skip

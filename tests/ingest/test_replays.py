@@ -145,6 +145,13 @@ def test_a_world_that_differs_together_leaves_the_rank_open(tmp_path: Path) -> N
     assert (said.attrs["together"], said.rank, said.host) == (0, 0, "n1")
 
 
+@pytest.mark.parametrize(("stage", "method", "known"), [("train", "generate", "train"), (None, "train_batch", "train"), (None, "upload_weights", "weights_update"), (None, "event", None), ("nowhere", "generate", "rollout")])
+def test_a_run_that_was_not_traced_has_the_stage_of_the_method(tmp_path: Path, stage: str | None, method: str, known: str | None) -> None:
+    """Nothing told the recording in which stage it was; the name of what was called does, where it does."""
+    *_, said = read(replays.write(tmp_path, replays.verdict("diverges", stage=stage, method=method))).events
+    assert said.stage == known
+
+
 def test_nothing_in_it_makes_the_analysis_fail(tmp_path: Path) -> None:
     """Values of every wrong type, endless numbers and texts, nesting, lone surrogates, shuffled bytes."""
     rng = random.Random(7)
