@@ -130,6 +130,8 @@ def _print(found: Any) -> int:
     to_stdout("".join(safe(line.rstrip("\n")) + "\n" for line in lines))
     if found.file is not None:
         say(f"written: {found.file}")
+    if found.unwritten is not None:
+        raise found.unwritten
     unknown = [one for one in found.replayed if one.outcome == "cannot tell"]
     return INCOMPLETE if unknown and (found.verdict is None or found.verdict.verdict == "cannot tell") else OK
 

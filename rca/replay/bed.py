@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from rca.errors import RcaError
-from rca.replay.answer import Answer
-from rca.replay.gangs import COLLECTIVE, PAIRED
+from rca.replay.answer import DIED, GIVEN_UP, HUNG, Answer, timed_out
+from rca.replay.gangs import inseparable
 from rca.replay_trainer import checkpoints
 from rca.replay_trainer.again import REPLAYED, RNG, flat, grouped
 from rca.replay_trainer.config import Config
@@ -31,7 +31,7 @@ from rca.replay_trainer.rpc import Caller, Worker, begin, find
 PATIENCE_S = 120.0  # for one request; those that hung in the recording would hang for ever
 AFTER_ERROR_S = 5.0  # the rest of a gang waits for whoever failed
 STREAMED = {"compute_logprobs"}
-STATUS = "Status code: 500, "
+STATUS, REFUSED = "Status code: 500, ", "Status code: "
 
 
 @dataclass
@@ -78,6 +78,13 @@ class Bed:
             self._folder.cleanup()
 
     def _start(self) -> None:
+        try:
+            self._start_all()
+        except BaseException:  # those that have started must not be left
+            self._stop()
+            raise
+
+    def _start_all(self) -> None:
         config = self.config
         self.system = System(self.run, config, sampled=False, traced=False, roles=self.roles, more={REPLAYED: "1", **self._slots()})
         self.system.start()
@@ -139,11 +146,13 @@ class Bed:
         self.restore({(part.role, part.rank): {**part.state, RNG: part.rng} for part in gang})
         for part in gang:
             for path, data in part.files:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data)
+                try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(data)
+                except (OSError, ValueError) as error:
+                    raise RcaError(f"a file that it read cannot be put there again: {error}", where=str(path)) from error
         answers = self._answers(gang)
-        together = any((part.role, part.method) in COLLECTIVE or (part.method in PAIRED and self.config.weight_sync == "collective") for part in gang)
-        if any(answer.outcome == "unfinished" or (answer.outcome == "error" and together) for answer in answers):
+        if any(answer.outcome == "unfinished" or (answer.outcome == "error" and inseparable(gang, self.config)) for answer in answers):
             self._stop()  # what hangs in a collective, or lost a peer of its world, is of no further use; the next gang starts others
         return answers
 
@@ -175,6 +184,7 @@ class Bed:
         ends: dict[int, float] = {}
         answers: dict[int, Answer] = {}
         limit = time.monotonic() + self.patience_s
+        together = inseparable(gang, self.config)
         while len(answers) < len(gang):
             for number, part in enumerate(gang):
                 if number not in futures and all(other in answers for other in part.waits_for):
@@ -183,10 +193,11 @@ class Bed:
                 if number not in answers and future.done():
                     answers[number] = self._answer(gang[number], future)
                     ends[number] = time.monotonic()
-            failed = [ends[number] for number, answer in answers.items() if answer.outcome != "ok" and number in ends]
+            failed = [ends[number] for number, answer in answers.items() if answer.outcome != "ok" and together]
             now = time.monotonic()
             if now > (min(failed) + AFTER_ERROR_S if failed else limit):
-                answers |= {number: Answer("unfinished", error="no answer") for number in range(len(gang)) if number not in answers}
+                how = GIVEN_UP if failed else HUNG
+                answers |= {number: Answer("unfinished", error="no answer", how=how) for number in range(len(gang)) if number not in answers}
             elif len(answers) < len(gang):
                 waiting = [future for number, future in futures.items() if number not in answers]
                 with contextlib.suppress(NotYet, Exception):
@@ -198,7 +209,9 @@ class Bed:
             values = future.result()
         except CallError as error:
             text = str(error)
-            return Answer("error", error=text.removeprefix(STATUS)) if text.startswith(STATUS) else Answer("unfinished", error=text)
+            if text.startswith(STATUS):
+                return Answer("error", error=text.removeprefix(STATUS))
+            return Answer("unfinished", error=text, how=None if text.startswith(REFUSED) else HUNG if timed_out(text) else DIED)
         try:
             after = grouped(self._call(self._worker(part.role, part.rank), "state", {}))
         except CallError as error:

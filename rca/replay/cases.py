@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +59,21 @@ class Case:
 
 def cases(recording: Recording) -> list[Case]:
     """All requests of a recording, by their beginning."""
-    hosts = {(header.role, header.rank): header.host for header in recording.headers}
+    hosts = {place: header.host for header in recording.headers for place in ((header.role, header.rank), (header.role, header.rank, header.attempt))}
     calls = dict(zip(_names(recording.calls), recording.calls, strict=True))
     found = [Case(request, calls.pop(name, None), request.host) for name, request in zip(_names(recording.requests), recording.requests, strict=True)]
     # A worker that recorded nothing at all says nothing about what reached it.
-    found += [Case(None, call, hosts[call.role, call.rank]) for call in calls.values() if call.outcome != OK and (call.role, call.rank) in hosts]
-    return sorted(found, key=lambda case: (case.side.start_ns, case.side.role, case.side.rank))
+    found += [
+        Case(None, call, hosts.get((call.role, call.rank, call.attempt), hosts[call.role, call.rank]))
+        for call in calls.values()
+        if call.outcome != OK and (call.role, call.rank) in hosts
+    ]
+    return sorted(found, key=lambda case: order(case.side))
+
+
+def order(side: Any) -> tuple[int, str, int]:
+    """By time; a process without a rank is before those that have one."""
+    return side.start_ns, side.role, -1 if side.rank is None else side.rank
 
 
 def _names(sides: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -91,14 +100,22 @@ def changed(case: Case) -> str | None:
     return None
 
 
-def failed(all_cases: Iterable[Case], told: dict[str, Any] | None) -> list[Case]:
-    """Those that the run's failure consists of: not well, in the last attempt, in the stage and step that `failed.json` names; else those nearest before it."""
+def failed(all_cases: Iterable[Case], told: Mapping[str, Any] | None) -> list[Case]:
+    """Those that the run's failure can consist of: not well, in the last attempt, in the step and stage that `failed.json` names; without one, in the last step that was begun.
+
+    What went wrong in an earlier step and was survived is another story, however near it is.
+    """
     cases_ = list(all_cases)
     last = max((case.attempt for case in cases_), default=0)
-    bad = [case for case in cases_ if case.recorded != OK and case.attempt == last]
+    mine = [case for case in cases_ if case.attempt == last]
     if told is None:
-        step = max((case.side.step for case in bad if case.side.step is not None), default=None)
-        return [case for case in bad if case.side.step == step]
-    step, stage = told.get("step"), told.get("stage")
-    there = [case for case in bad if case.side.step == step]
-    return [case for case in there if case.side.stage == stage] or there or [case for case in bad if step is None or (case.side.step or 0) <= step][-1:]
+        step = max((case.side.step for case in mine if case.side.step is not None), default=None)
+        return [case for case in mine if case.recorded != OK and case.side.step == step]
+    there = [case for case in mine if case.recorded != OK and case.side.step == told.get("step")]
+    return [case for case in there if case.side.stage == told.get("stage")] or there
+
+
+def speaks_of(error: str | None, case: Case) -> bool:
+    """Whether the error with which a run ended is that of a request: it names the worker, or has the worker's words."""
+    said = " ".join((case.error or "").split())[:60]
+    return error is None or f"({case.worker})" in error or (bool(said) and said in " ".join(error.split()))

@@ -80,7 +80,7 @@ def same_error(one: str | None, other: str | None) -> bool:
     from rapidfuzz import fuzz
 
     texts = [NUMBERS.sub("#", " ".join(str(text or "").split())[:2000]) for text in (one, other)]
-    return fuzz.ratio(texts[0], texts[1]) >= SIMILAR
+    return all(texts) and fuzz.ratio(texts[0], texts[1]) >= SIMILAR  # two that say nothing are not the same
 
 
 def _short(value: Any) -> Any:

@@ -24,19 +24,27 @@ def read_by(reader: Case) -> list[tuple[str, FileRead | None]]:
     return [*((file.path, file) for file in reader.request.files), *((path, None) for path in given if OF_CHECKPOINT.search(path))]
 
 
-def saved_by(path: str, all_cases: Sequence[Case]) -> Case | None:
-    """The request that wrote it: the last one that saved that kind and step."""
+def saved_by(path: str, all_cases: Sequence[Case], reader: Case) -> Case | None:
+    """The request that wrote it: the last one that saved that kind and step before it was read. A run that was taken up again saves its steps again."""
     match = OF_CHECKPOINT.search(path)
     if match is None:
         return None
     kind, step = match[1], int(match[2])
-    saves = [case for case in all_cases if case.request is not None and case.request.method == SAVE and not case.request.rank and _what(case.request) == (kind, step)]
+    saves = [
+        case
+        for case in all_cases
+        if case.request is not None
+        and case.request.method == SAVE
+        and not case.request.rank
+        and case.side.start_ns < reader.side.start_ns
+        and _what(case.request) == (kind, step)
+    ]
     return saves[-1] if saves else None
 
 
 def writers(readers: Iterable[Case], all_cases: Sequence[Case]) -> list[Case]:
     """Those that saved what some requests have read, each once."""
-    found = [writer for reader in readers for path, _ in read_by(reader) if (writer := saved_by(path, all_cases)) is not None]
+    found = [writer for reader in readers for path, _ in read_by(reader) if (writer := saved_by(path, all_cases, reader)) is not None]
     return list({id(case): case for case in found}.values())
 
 
@@ -44,7 +52,7 @@ def broken_file(readers: Iterable[Case], all_cases: Sequence[Case], made_again: 
     """The first file that is not what its writer writes. `made_again` plays a save once more and gives where the file lies, or None where it cannot."""
     for reader in readers:
         for path, file in read_by(reader):
-            writer = saved_by(path, all_cases)
+            writer = saved_by(path, all_cases, reader)
             if writer is None or writer is reader:
                 continue
             name = path[path.rindex("/", 0, path.rindex("/step-")) + 1 :]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from rca.replay.cases import order
+from rca.replay.recording import Call
+
 #: Calls that are two ends of one thing.
 PAIRED = {"upload_weights": "weights_update", "update_weights": "weights_update"}
 #: Calls that a role's ranks can only do all together: they reduce over the whole world.
@@ -15,7 +18,7 @@ def gangs(requests: Iterable[Any]) -> list[list[Any]]:
     """Requests that belong together, by their beginning; each worker is in a gang once."""
     open_: dict[tuple[Any, ...], list[Any]] = {}
     found: list[list[Any]] = []
-    for request in sorted(requests, key=lambda r: (r.start_ns, r.role, r.rank)):
+    for request in sorted(requests, key=order):
         paired = PAIRED.get(request.method)
         key = (request.attempt, request.step, paired) if paired else (request.attempt, request.step, request.role, request.method)
         gang = open_.get(key)
@@ -26,12 +29,25 @@ def gangs(requests: Iterable[Any]) -> list[list[Any]]:
     return found
 
 
-def completed(chosen: Iterable[Any], all_requests: Iterable[Any]) -> list[list[Any]]:
-    """The gangs that have a chosen request in them, whole."""
-    wanted = {id(request) for request in chosen}
-    return [gang for gang in gangs(all_requests) if any(id(request) in wanted for request in gang)]
+def lacking(gang: Iterable[Any], config: Any) -> list[str]:
+    """Who is missing for a gang to be played: what waits for a peer that is not there fails for that alone, whatever failed then. As in `train_batch of train/1`."""
+    there = {(r.role, r.rank, r.method) for r in gang}
+    methods = {method for _, _, method in there}
+    wanted: set[tuple[str, int, str]] = set()
+    if "train_batch" in methods:
+        wanted |= {("train", rank, "train_batch") for rank in range(config.train_ranks)}
+    if "update_weights" in methods or (config.weight_sync == "collective" and ("train", 0, "upload_weights") in there):
+        wanted.add(("train", 0, "upload_weights"))
+        if config.weight_sync == "collective":
+            wanted |= {("rollout", rank, "update_weights") for rank in range(config.rollout_ranks)}
+    return [f"{method} of {role}/{rank}" for role, rank, method in sorted(wanted - there)]
+
+
+def inseparable(gang: Iterable[Any], config: Any) -> bool:
+    """Whether none of a gang can end well without the others."""
+    return any((r.role, r.method) in COLLECTIVE or (r.method in PAIRED and config.weight_sync == "collective") for r in gang)
 
 
 def after(request: Any, gang: Iterable[Any]) -> list[Any]:
-    """Those of a gang that had ended before this one began."""
-    return [other for other in gang if other is not request and other.end_ns is not None and other.end_ns <= request.start_ns]
+    """Those of a gang that had ended before this one began. One that never reached its worker has not been done: nobody waited for it."""
+    return [other for other in gang if other is not request and not isinstance(other, Call) and other.end_ns is not None and other.end_ns <= request.start_ns]

@@ -27,11 +27,15 @@ def broken(case: Case, rows: Rows | None = None) -> Broken | None:
     if call is None:
         return None
     caller = "controller"
+    if request is None and call.outcome is None:
+        return None
     if request is None:
         return Broken(case, caller, worker, f"{call.method} never reached {worker}: {call.error}")
     if (what := changed(case)) is not None:
         at = (caller, worker) if what.startswith("argument") else (worker, caller)
         return Broken(case, *at, f"{what} of {request.method} is not what {at[0]} sent when it reaches {at[1]}{_sizes(case, what, rows)}")
+    if call.outcome is None:
+        return None  # the caller itself had ended: nobody waited for what came
     if request.outcome == OK and call.outcome != OK:
         return Broken(case, worker, caller, f"{worker} finished {request.method}, and its answer did not arrive: {call.error}")
     if request.outcome is None and call.outcome == OK:

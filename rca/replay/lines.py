@@ -19,6 +19,7 @@ from rca.trace_inject.recording import BYTES, SCHEMA
 
 LINE_MAX = 16_384  # bytes; a writer's longest has 3,500
 VALUES = ("args", "result", "sent", "arrived")
+DEPTH_MAX = 100  # of values within values: what is made of them goes down by calls
 ELSEWHERE = "$in"  # of a part that was too long for its line: the digest of the blob that has it
 
 
@@ -44,7 +45,7 @@ class Process:
                 else:
                     try:
                         self._take(record, path, number)
-                    except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
                         self._gap(path, number, f"a line of another form: {type(error).__name__}: {str(error)[:100]}")
             if not headed:
                 self._gap(path, 1, "nothing was written: no header")
@@ -75,7 +76,7 @@ class Process:
                         continue
                     try:
                         record = json.loads(line)
-                        if not isinstance(record, dict):
+                        if not isinstance(record, dict) or (line.count(b"[") + line.count(b"{") > DEPTH_MAX and _deep(record)):
                             raise ValueError("no object")
                     except (ValueError, RecursionError):
                         self._gap(path, number, "a damaged line" if whole else "the file ends within a line")
@@ -163,7 +164,10 @@ class Process:
         try:
             if not self.into.has(str(value[ELSEWHERE]), self.stem, BYTES):
                 return {"text": "(too long for its line, and no longer kept)"} if name == "error" else {"kept": False} if name in VALUES else None
-            return json.loads(self.into.bytes(str(value[ELSEWHERE]), self.stem))
+            found = json.loads(self.into.bytes(str(value[ELSEWHERE]), self.stem))
+            if _deep(found):
+                raise ValueError("nested too deep")
+            return found
         except RcaError as error:
             self._gap(path, number, f"what did not fit into the line is damaged: {error.message}")
         except (ValueError, RecursionError):
@@ -178,9 +182,19 @@ def _begun(path: Path) -> tuple[int, str]:
             for line in (file.readline(LINE_MAX) for _ in range(5)):
                 if line.startswith(b'{"schema"'):
                     return int(json.loads(line)["clock"]["wall"]), path.name
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         pass
     return 0, path.name
+
+
+def _deep(value: Any) -> bool:
+    """Whether values lie in each other too deep."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        level = [inner for each in level if isinstance(each, dict | list) for inner in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True
 
 
 def _value(said: Any) -> Value | None:

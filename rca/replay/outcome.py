@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rca.replay.answer import Answer
+from rca.replay.answer import DIED, HUNG, Answer, timed_out
 from rca.replay.cases import ERROR, LOST, OK, UNFINISHED, Case
 from rca.replay.compare import CANNOT_TELL, DIVERGES, DOES_NOT, REPRODUCES, Difference, first_difference, same_error
 
@@ -33,8 +33,8 @@ class Replayed:
         return self.recorded == OK and self.outcome == REPRODUCES
 
 
-def judged(case: Case, answer: Answer, expected: Mapping[str, Any] | None, expected_after: Mapping[str, Any] | None) -> Replayed:
-    """`expected` is the recorded result, `expected_after` the groups of state that it left; None where nothing was recorded or kept."""
+def judged(case: Case, answer: Answer, expected: Mapping[str, Any] | None, expected_after: Mapping[str, Any] | None, patient: bool = True) -> Replayed:
+    """`expected` is the recorded result, `expected_after` the groups of state that it left; None where nothing was recorded or kept. `patient`: no such request would have taken so long."""
     recorded = case.recorded
     difference = None
     if answer.outcome == OK and expected is not None:
@@ -55,11 +55,23 @@ def judged(case: Case, answer: Answer, expected: Mapping[str, Any] | None, expec
         if same_error(case.request.error if case.request else None, answer.error):
             return Replayed(case, ERROR, REPRODUCES, f"{case.where} fails again: {_line(answer.error)}")
         return Replayed(case, ERROR, CANNOT_TELL, f"{case.where} fails otherwise than then: {_line(answer.error)}")
-    if recorded in (ERROR, UNFINISHED) and answer.outcome == UNFINISHED:
-        return Replayed(case, UNFINISHED, REPRODUCES, f"{case.where} does not end again: {_line(answer.error)}")
     if recorded == OK:
         return Replayed(case, answer.outcome, CANNOT_TELL, f"{case.where} went well then, and not in the replay: {_line(answer.error)}")
-    return Replayed(case, answer.outcome, CANNOT_TELL if recorded == LOST else REPRODUCES, f"{case.where} does not end well again: {_line(answer.error)}")
+    if answer.outcome == UNFINISHED and _ends_as(case, answer):
+        if answer.how == HUNG and not patient:
+            return Replayed(case, UNFINISHED, CANNOT_TELL, f"{case.where} has not ended in time: it may be slow here, and --patience says how long is waited")
+        return Replayed(case, UNFINISHED, REPRODUCES, f"{case.where} does not end again: {_line(answer.error)}")
+    return Replayed(case, answer.outcome, CANNOT_TELL, f"{case.where} ends otherwise than then, and not well: {_line(answer.error)}")
+
+
+def _ends_as(case: Case, answer: Answer) -> bool:
+    """Whether a request that has not ended now is what was recorded: it hung and hangs, or its process ended and ends again. What only waits for another, which failed, says nothing."""
+    if answer.how not in (HUNG, DIED) or case.recorded not in (ERROR, UNFINISHED):
+        return False
+    if case.recorded == ERROR:  # a time-out of the recorded run, which was shorter than the patience of a replay
+        return answer.how == HUNG and timed_out(case.error)
+    said = case.call.error if case.call is not None else None
+    return said is None or answer.how == (HUNG if timed_out(said) else DIED)
 
 
 def _state(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Difference | None:

@@ -46,7 +46,7 @@ def play(
     role, rank = _who(all_cases, role, rank, folder)
     mine = [case for case in all_cases if case.request is not None and (case.side.role, case.side.rank) == (role, rank) and step in (None, case.side.step)]
     played = [_one(recording, case, methods, restore) for case in mine]
-    of_failure = [case for case in mine if case.recorded != OK][-1:]
+    of_failure = [case for case in mine[-1:] if case.recorded != OK]  # what failed before was survived
     verdict = decide(None, of_failure, played, None, all_cases, None, not others) if of_failure or any(one.outcome == DIVERGES for one in played) else None
     file = result.place(folder, f"{role}-{rank}")
     result.write(file, result.header(not others), played, None, verdict.record() if verdict is not None else None)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rca.errors import RcaError
 from rca.replay.bed import Bed, Part
 from rca.replay.cases import Case
-from rca.replay.gangs import after
 from rca.replay.recording import Call, Recording, Request
 from rca.replay.values import groups, random_states, value
 from rca.replay_trainer.checkpoints import KEPT
 from rca.replay_trainer.config import Config
+
+#: What comes of a request whose recording is damaged: its values are of any form.
+UNUSABLE = (RcaError, OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError, MemoryError, RuntimeError)
 
 
 class Places:
@@ -44,23 +46,44 @@ class Places:
         return found if ".." not in found.parts and found.is_relative_to(self.bed) else None
 
 
-def part(recording: Recording, request: Request, places: Places, gang: Sequence[Request] = ()) -> Part:
+def part(recording: Recording, request: Request, places: Places) -> Part:
     """A request as the bed takes it. Raises RcaError that names the blob which is missing or damaged."""
     arguments = value(recording, request.args, request.process)
     files = [(place, recording.bytes(read.digest, request.process)) for read in request.files if (place := places.file(read.path)) is not None]
-    earlier = after(request, gang)
     return Part(
-        request.role, request.rank, request.method, places.there(arguments), state(recording, request, request.state), random_states(recording, request), files,
-        [number for number, other in enumerate(gang) if any(other is one for one in earlier)],
-    )  # fmt: skip
+        request.role,
+        rank_of(request),
+        request.method,
+        places.there(arguments),
+        state(recording, request, request.state),
+        random_states(recording, request),
+        files,
+    )
 
 
-def unreceived(recording: Recording, call: Call, requests: Iterable[Request], places: Places) -> Part:
+def rank_of(side: Request | Call) -> int:
+    """Raises RcaError for a process that has none."""
+    if side.rank is None:
+        raise RcaError(f"which {side.role} it was is not recorded", where=f"{side.source}:{side.line}")
+    return side.rank
+
+
+def unreceived(recording: Recording, case: Case, all_cases: Iterable[Case], places: Places) -> Part:
     """A request that never reached its worker, as its caller sent it, in the state that the worker had then. Raises RcaError."""
-    earlier = before([request for request in requests if (request.role, request.rank, request.attempt) == (call.role, call.rank, call.process.attempt)], call.start_ns)
+    assert case.call is not None
+    call = case.call
+    known = [other.request for other in all_cases if other.request is not None and (other.attempt, other.worker) == (case.attempt, case.worker)]
+    earlier = before(known, call.start_ns)
     if earlier is None:
         raise RcaError(f"nothing was recorded of {call.role}/{call.rank} before {call.method}", where=f"{call.source}:{call.line}")
-    return Part(call.role, int(call.rank or 0), call.method, places.there(value(recording, call.sent, call.process)), state(recording, earlier, {**earlier.state, **earlier.after}), random_states(recording, earlier))
+    return Part(
+        call.role,
+        rank_of(call),
+        call.method,
+        places.there(value(recording, call.sent, call.process)),
+        state(recording, earlier, {**earlier.state, **earlier.after}),
+        random_states(recording, earlier),
+    )
 
 
 def before(requests: Iterable[Request], time_ns: int) -> Request | None:

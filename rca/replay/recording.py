@@ -137,6 +137,10 @@ class Call:
     error_type: str | None = None
     error: str | None = None
 
+    @property
+    def attempt(self) -> int:
+        return self.process.attempt
+
 
 @dataclass
 class Recording:
@@ -158,11 +162,14 @@ class Recording:
         found = cls(at)
         processes: dict[str, list[Path]] = {}
         for path in sorted(at.glob(f"*{ENDING}")):
+            if not path.is_file():  # a pipe would be waited for, for ever
+                found.gap(f"{path}: no file")
+                continue
             processes.setdefault(_stem(path), []).append(path)
         for stem, paths in processes.items():
             Process(found, stem, paths).read()
         if not found.headers:
-            raise RcaError("the header is missing: no process has written one", where=str(next(iter(processes.values()))[0]), hint=HINT)
+            raise RcaError("the header is missing: no process has written one", where=str(next(iter(processes.values()))[0] if processes else at), hint=HINT)
         found.requests.sort(key=lambda request: (request.start_ns, request.process.name, request.id))
         found.calls.sort(key=lambda call: (call.start_ns, call.process.name, call.id))
         return found

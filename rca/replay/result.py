@@ -34,6 +34,7 @@ class Outcome:
     verdict: Any
     file: Path | None
     notes: list[str] = field(default_factory=list)
+    unwritten: RcaError | None = None  # why there is no file
 
 
 def header(same: bool) -> dict[str, Any]:

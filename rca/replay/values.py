@@ -27,7 +27,7 @@ def together(values: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str,
         if isinstance(inner, Mapping):
             for mark in (ARRAY, BYTES):
                 name = inner.get(mark)
-                if len(inner) == 1 and name in tensors:
+                if len(inner) == 1 and isinstance(name, str) and name in tensors:
                     nested.add(name)
                     return tensors[name] if mark == ARRAY else bytes(tensors[name].tolist())
             return {name: place(each) for name, each in inner.items()}

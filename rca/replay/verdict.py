@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rca.replay.cases import ERROR, Case
+from rca.replay.cases import ERROR, OK, Case, speaks_of
 from rca.replay.compare import CANNOT_TELL, DIVERGES, DOES_NOT, REPRODUCES, same_error
 from rca.replay.files import read_by
 from rca.replay.handovers import Broken, damage_before
 from rca.replay.outcome import Replayed
 from rca.replay.result import about
+
+ALL_OF = 3  # so many requests, of several workers, that all give other numbers are no single bad machine
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,32 @@ def decide(
     mine = [one for one in played if any(one.case is case for case in of_failure)]
     diverging = [one for one in played if one.outcome == DIVERGES]
     if diverging and not (of_failure or alike):
-        return Verdict(CANNOT_TELL, f"other numbers, on a machine or with versions that are not those of the recording: {diverging[0].text}", diverging[0].case, error, None)
+        return Verdict(
+            CANNOT_TELL,
+            f"other numbers, on a machine or with versions that are not those of the recording: {diverging[0].text}",
+            diverging[0].case,
+            error,
+            None,
+        )
+    compared = [one for one in played if one.recorded == OK and one.outcome in (DIVERGES, REPRODUCES)]
+    if diverging and alike and len({one.case.worker for one in compared}) > 1 and len(compared) >= ALL_OF and not any(one.identical for one in compared):
+        return Verdict(
+            CANNOT_TELL,
+            f"none of {len(compared)} requests gives the numbers that were recorded: this machine is another one, it says nothing of one worker",
+            diverging[0].case,
+            error,
+            told,
+        )
     if diverging and alike:
         worst = diverging[0]
         return Verdict(DIVERGES, worst.text, worst.case, error, None)
     again = [one for one in mine if one.outcome == REPRODUCES]
     passed = sorted((one for one in mine if one.outcome == DOES_NOT), key=lambda one: one.case.recorded != ERROR)  # what said an error is nearest to the run's own
     first = next((case for case in of_failure), None)
-    if passed and not again:
+    open_ = [one for one in mine if one.recorded == ERROR and one.outcome == CANNOT_TELL]
+    if mine and not any(speaks_of(error, case) for case in of_failure):  # something that was survived, or the controller's own error
+        return _whole(told, again, broken, first, error, whole_step)
+    if passed and not again and (passed[0].recorded == ERROR or not open_):  # beside an error that is open, others only lost their caller
         return Verdict(DOES_NOT, f"what failed succeeds with the same input and state: {passed[0].text}", passed[0].case, error, told)
     if again and not _suspicious(again, broken, all_cases):
         errors = [one for one in again if one.replayed == ERROR] or again  # the others of its world only wait for it

@@ -15,7 +15,7 @@ def request(method: str, role: str, rank: int, start: int, end: int | None = Non
 
 def call(of: Any, outcome: str | None = "ok", *, arrived: dict | None = None, sent: dict | None = None, error: str | None = None) -> Any:
     return SimpleNamespace(
-        request_id=of.request_id, method=of.method, role=of.role, rank=of.rank, start_ns=of.start_ns - 1, end_ns=of.end_ns, step=of.step, stage=of.stage, process=of.process, outcome=outcome, error=error,
+        request_id=of.request_id, method=of.method, role=of.role, rank=of.rank, start_ns=of.start_ns - 1, end_ns=of.end_ns, step=of.step, stage=of.stage, process=of.process, attempt=of.process.attempt, outcome=outcome, error=error,
         sent=SimpleNamespace(digests=sent or {}, values={}), arrived=SimpleNamespace(digests=arrived or {}, values={}) if outcome == "ok" else None,
     )  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 from replay.sides import request
 
-from rca.replay.gangs import after, completed, gangs
+from rca.replay.gangs import after, gangs, lacking
+from rca.replay_trainer.config import Config
 
 
 def _names(gang):
@@ -35,7 +36,17 @@ def test_what_had_ended_before_is_waited_for():
     assert after(overlapping, [first, overlapping]) == []
 
 
-def test_a_chosen_request_brings_its_gang():
+def test_who_is_missing_is_told():
+    """A rank that had died before it began: the others of its world would wait for it in vain, in a replay as in the run."""
+    config = Config.of({"train_ranks": 2, "rollout_ranks": 2, "weight_sync": "collective"})
     both = [request("train_batch", "train", rank, rank) for rank in (0, 1)]
-    other = request("generate", "rollout", 0, 20)
-    assert completed([both[1]], [*both, other]) == [both]
+    assert lacking(both, config) == [] and lacking(both[:1], config) == ["train_batch of train/1"]
+    ends = [request("upload_weights", "train", 0, 1), *(request("update_weights", "rollout", rank, 2) for rank in (0, 1))]
+    assert lacking(ends, config) == [] and lacking(ends[:2], config) == ["update_weights of rollout/1"]
+    assert lacking(ends[1:], Config.of({"weight_sync": "astate"})) == ["upload_weights of train/0"]
+    assert lacking(ends[:1], Config.of({"weight_sync": "astate"})) == []
+    assert lacking([request("generate", "rollout", 0, 1)], config) == []
+
+
+def test_processes_without_a_rank_have_their_place():
+    assert len(gangs([request("work", "process", None, 1), request("work", "process", 0, 1)])) == 1

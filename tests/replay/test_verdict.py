@@ -77,3 +77,32 @@ def test_other_numbers_on_another_machine_say_nothing():
     bad = _failing()
     assert decide(None, [], [_one(good, "diverges")], None, [good], None, False).verdict == "cannot tell"
     assert decide(TOLD, [bad], [_one(good, "diverges"), _one(bad, "reproduces")], None, [good, bad], _never, False).verdict == "reproduces"
+
+
+CUT = {"step": 3, "stage": "rollout", "error": "FrameworkError: DistributedBatchMemoryError: Batch size mismatch"}
+
+
+def test_what_was_survived_is_not_the_failure():
+    """A worker failed and was passed over; then the controller failed by itself. That the worker succeeds now says nothing of the controller."""
+    of = request("generate", "rollout", 1, 10, 20, outcome="error", error="worker was killed", stage="rollout")
+    survived = case(of, call(of, "error", error="Status code: 500, worker was killed"))
+    for outcome in ("does not reproduce", "reproduces"):
+        assert decide(CUT, [survived], [_one(survived, outcome)], None, [survived], lambda: CUT["error"]).verdict == "reproduces"
+        assert decide(CUT, [survived], [_one(survived, outcome)], None, [survived], lambda: None).text.startswith("played whole")
+
+
+def test_an_error_that_is_open_is_not_answered_by_those_beside_it():
+    """Others of the step had lost their caller when it failed; they go well now, and the one that failed cannot be played."""
+    bad = _failing()
+    beside = request("train_batch", "train", 1, 50, 60)
+    lost = case(beside, call(beside, None))
+    played = [_one(bad, "cannot tell"), _one(lost, "does not reproduce")]
+    assert decide(TOLD, [bad, lost], played, None, [bad, lost], lambda: "OSError: no space left on device").verdict == "cannot tell"
+    assert decide(TOLD, [bad, lost], played, None, [bad, lost], lambda: TOLD["error"]).verdict == "reproduces"
+
+
+def test_other_numbers_of_everybody_are_no_bad_machine():
+    goods = [case(request("generate", "rollout", rank, 10 + rank, 20)) for rank in range(4)]
+    others = [Replayed(each, "ok", "diverges", "other numbers") for each in goods]
+    assert decide(None, [], others, None, goods, None).verdict == "cannot tell"
+    assert decide(None, [], [*others[:3], Replayed(goods[3], "ok", "reproduces", "same bits")], None, goods, None).verdict == "diverges"
