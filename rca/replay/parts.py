@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from rca.replay.recording import Call, Recording, Request
 from rca.replay.values import groups, random_states, value
 from rca.replay_trainer.checkpoints import KEPT
 from rca.replay_trainer.config import Config
+from rca.replay_trainer.launch import TEMPORARY
 
 #: What comes of a request whose recording is damaged: its values are of any form.
 UNUSABLE = (RcaError, OSError, ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError, MemoryError, RuntimeError)
+METHOD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 
 
 class Places:
@@ -41,9 +44,12 @@ class Places:
         return text
 
     def file(self, path: str) -> Path | None:
-        """A file of the recording in the bed; None for one that lay elsewhere, which the bed does not write."""
+        """A file of the recording in the bed; None for one that lay elsewhere, which the bed does not write, and for the files by which the bed itself lives."""
         found = Path(self.there(path))
-        return found if ".." not in found.parts and found.is_relative_to(self.bed) else None
+        if ".." in found.parts or not found.is_relative_to(self.bed):
+            return None
+        inside = found.relative_to(self.bed).parts
+        return found if len(inside) > 1 and inside[0] not in TEMPORARY else None
 
 
 def part(recording: Recording, request: Request, places: Places) -> Part:
@@ -62,7 +68,9 @@ def part(recording: Recording, request: Request, places: Places) -> Part:
 
 
 def rank_of(side: Request | Call) -> int:
-    """Raises RcaError for a process that has none."""
+    """Raises RcaError for a process that has none, and for what is no call of a worker."""
+    if not METHOD.match(side.method):
+        raise RcaError(f"no call of a worker: `{side.method[:80]}`", where=f"{side.source}:{side.line}")
     if side.rank is None:
         raise RcaError(f"which {side.role} it was is not recorded", where=f"{side.source}:{side.line}")
     return side.rank

@@ -8,7 +8,7 @@ from rca.replay.cases import Case
 
 def request(method: str, role: str, rank: int, start: int, end: int | None = None, *, step: int | None = 3, outcome: str | None = "ok", stage: str | None = None, attempt: int = 1, digests: dict | None = None, args: dict | None = None, error: str | None = None, files: list | None = None) -> Any:
     return SimpleNamespace(
-        request_id=f"{method}-{role}-{rank}-{start}", method=method, role=role, rank=rank, host=f"host-{role}-{rank}", start_ns=start, end_ns=end, step=step, stage=stage or method,
+        source="requests.jsonl", line=2, request_id=f"{method}-{role}-{rank}-{start}", method=method, role=role, rank=rank, host=f"host-{role}-{rank}", start_ns=start, end_ns=end, step=step, stage=stage or method,
         attempt=attempt, process=SimpleNamespace(attempt=attempt), outcome=outcome, error=error, files=files or [], result=SimpleNamespace(digests=digests or {}, values={}) if outcome == "ok" else None, args=SimpleNamespace(digests=args or {}, values={}),
     )  # fmt: skip
 
