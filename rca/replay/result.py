@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -67,6 +68,8 @@ def write(file: Path, header: Mapping[str, Any], replayed: Iterable[Replayed], b
         aside.write_text("".join(json.dumps(record, allow_nan=False) + "\n" for record in records), "utf-8")
         aside.replace(file)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise RcaError(f"cannot write the result: {(error.strerror or str(error)).lower()}", where=str(file)) from error
 
 

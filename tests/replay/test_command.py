@@ -9,7 +9,7 @@ from rca.commands.replay import _print
 from rca.errors import RcaError
 from rca.replay.outcome import Replayed
 from rca.replay.replay import failure, going_on
-from rca.replay.result import Outcome
+from rca.replay.result import Outcome, write
 from rca.replay_trainer.launch import LOCK
 
 
@@ -35,3 +35,10 @@ def test_a_run_that_goes_on_is_seen(tmp_path: Path) -> None:
 def test_what_ended_the_run_has_its_form(tmp_path: Path, text: str, found: dict | None) -> None:
     (tmp_path / "failed.json").write_text(text)
     assert failure(tmp_path) == found
+
+
+def test_a_result_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "replay.rca.jsonl").mkdir()
+    with pytest.raises(RcaError, match="cannot write the result"):
+        write(tmp_path / "replay.rca.jsonl", {}, [], None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["replay.rca.jsonl"]
