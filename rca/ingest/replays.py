@@ -150,7 +150,9 @@ class _Result:
 
     def _request(self, value: dict[str, Any], line: bytes, number: int, offset: int) -> None:
         event = self._event(OUTCOMES[value["outcome"]], "request", value, line, number, offset)
-        if event["kind"] == Kind.REPLAY_DIVERGED and len(self._differ) < LINES_MAX:
+        if event["kind"] == Kind.REPLAY_DIVERGED and _text(value.get("because_of"), NAME_CUT):
+            self._followed += 1  # it added up what another one of its world had computed
+        elif event["kind"] == Kind.REPLAY_DIVERGED and len(self._differ) < LINES_MAX:
             key = (event["role"], event["rank"], event["step"], event["stage"])
             self._differ[key] = self._differ.get(key, 0) + 1
             self._hosts[key[:2]] = event["host"]
@@ -178,7 +180,7 @@ class _Result:
             mates = {who[:2] for who in self._differ} - others - {own}
             if mates:  # which of them it was, a result that all share does not say
                 found["rank"], found["host"] = None, found["host"] if {self._hosts[who] for who in mates} == {found["host"]} else None
-            differ = sum(self._differ.values())  # those that had not failed are among the compared ones
+            differ = sum(self._differ.values()) + self._followed  # those that had not failed are among the compared ones
             found["attrs"] |= {"together": len(mates), "others_differ": len(others), "others_same": not others and compared is not None and same is not None and same >= ENOUGH and compared - same <= differ}
             found["attrs"]["steps_differ"] = len({who[2] for who in self._differ if who[:2] == own})
         self.events.append(found)

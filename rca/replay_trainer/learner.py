@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rca.replay_trainer import grpo, sampling
 from rca.replay_trainer.config import Config
-from rca.replay_trainer.model import build, device, digest
+from rca.replay_trainer.model import build, device, digest, fingerprint
 
 #: A gradient longer than this is shortened to it: one odd batch must not undo many good ones. The usual value since arXiv:2005.14165, appendix B.
 LONGEST_GRADIENT = 1.0
@@ -33,6 +33,7 @@ class Learner:
         self.config, self.world_size, self.rank, self.all_reduce = config, world_size, rank, all_reduce
         self.model = build(config)
         self.step = 0  # optimizer steps so far
+        self.computed: list[str] = []  # of the last `update`: fingerprints of what this rank computed in each of its steps, before the ranks added it up
         self._names = [name for name, _ in self.model.named_parameters()]
         self._values = list(self.model.parameters())
         self._optimizer = torch.optim.AdamW(self._values, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
@@ -52,8 +53,10 @@ class Learner:
         is sent to the other ranks), and ArithmeticError for a gradient that is not finite, on every rank; the policy is then as it was before that step.
         """
         stats: dict[str, float] = {}
+        self.computed = []
         for _ in range(self.config.updates):
             flat = self._sums(prompts, answers, old_logprobs, advantages, reference_logprobs, mask)
+            self.computed.append(fingerprint(flat))
             if self.all_reduce is not None:
                 self.all_reduce(flat)
             stats = self._apply(flat)

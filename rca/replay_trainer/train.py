@@ -83,7 +83,10 @@ class _Engine:
         return {"digest": self.learner.digest()}
 
     def train_batch(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Optimizer steps on this rank's share. Raises ValueError for logprobs that do not fit together."""
+        """Optimizer steps on this rank's share. Raises ValueError for logprobs that do not fit together.
+
+        After the sum over all ranks a wrong number is everybody's: `computed` says what this rank had added to it.
+        """
         rt.handoff("train_batch", values["answers"], key=f"train_batch-{self.rank}-{values['step']}", received=True)
         answers = values["answers"]  # [b, N]
         reference = values.get("reference_logprobs")  # [b, N]
@@ -97,7 +100,7 @@ class _Engine:
         with self.device.work(tokens * self.config.width * self.config.layers * ACTIVATION_BYTES), self.device.computing(self.learner.model, "train_batch"):
             stats = self.learner.update(values["prompts"], answers, values["logprobs"], values["advantages"], reference)
         log.info("train_batch done, step: %d, loss: %.5f", values["step"], stats["loss"])
-        return {"stats": stats, "digest": self.learner.digest()}
+        return {"stats": stats, "digest": self.learner.digest(), "computed": self.learner.computed}
 
     def save(self, values: dict[str, Any]) -> dict[str, Any]:
         """Rank 0 writes a checkpoint, beside the engine: a file system that hangs must not stop the steps. What is written was copied while the controller waits."""

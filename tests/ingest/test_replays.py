@@ -128,7 +128,8 @@ def test_who_else_gave_other_numbers(tmp_path: Path) -> None:
     together = [replays.request(), replays.request(rank=1, request="a1-8")]
     apart = [replays.request(), replays.request(role="rollout", rank=1, stage="rollout", step=2), replays.request(rank=1, step=2)]
     often = [replays.request(step=step) for step in (3, 4, 5)]
-    for lines, same, others, alone, steps in ((together, 38, 0, True, 1), (apart, 37, 2, False, 1), (often, 37, 0, True, 3), (often, 36, 0, False, 3), (often, 5, 0, False, 3)):
+    summed = [line for step in (3, 4, 5) for line in (replays.request(step=step), replays.request(rank=1, step=step, because_of="train/0"))]
+    for lines, same, others, alone, steps in ((summed, 34, 0, True, 3), (together, 38, 0, True, 1), (apart, 37, 2, False, 1), (often, 37, 0, True, 3), (often, 36, 0, False, 3), (often, 5, 0, False, 3)):
         *_, said = read(replays.write(tmp_path, *lines, replays.healthy(40, same), replays.verdict("diverges"))).events
         assert (said.attrs["others_differ"], said.attrs["others_same"], said.attrs["steps_differ"]) == (others, alone, steps)
 
