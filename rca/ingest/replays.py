@@ -114,6 +114,7 @@ class _Result:
         self._counted: dict[str, int | None] = {"count": None, "identical": None}
         self._differ: dict[tuple, int] = {}  # how many requests gave other numbers, by role, rank, step and stage
         self._hosts: dict[tuple, str | None] = {}  # of those, by role and rank
+        self._followed = 0  # requests that differ because another one does
         self._verdict: dict[str, Any] | None = None
 
     def take(self, value: Any, line: bytes, number: int, offset: int) -> None:

@@ -31,6 +31,21 @@ class Case:
         return self.side.process.attempt
 
     @property
+    def begun_ns(self) -> int:
+        """When it was asked for, by the caller's clock where there is one: the clocks of the workers' hosts may be seconds apart."""
+        return (self.call or self.request).start_ns  # type: ignore[union-attr]
+
+    @property
+    def ended_ns(self) -> int | None:
+        """When it was over, by the same clock."""
+        return (self.call or self.request).end_ns  # type: ignore[union-attr]
+
+    @property
+    def order(self) -> tuple[int, str, int]:
+        """By time; a process without a rank is before those that have one."""
+        return self.begun_ns, self.side.role, -1 if self.side.rank is None else self.side.rank
+
+    @property
     def worker(self) -> str:
         return f"{self.side.role}/{self.side.rank}"
 
@@ -68,7 +83,7 @@ def cases(recording: Recording) -> list[Case]:
         for call in calls.values()
         if call.outcome != OK and (call.role, call.rank) in hosts
     ]
-    return sorted(found, key=lambda case: order(case.side))
+    return sorted(found, key=lambda case: case.order)
 
 
 def order(side: Any) -> tuple[int, str, int]:

@@ -36,7 +36,7 @@ def saved_by(path: str, all_cases: Sequence[Case], reader: Case) -> Case | None:
         if case.request is not None
         and case.request.method == SAVE
         and not case.request.rank
-        and case.side.start_ns < reader.side.start_ns
+        and case.begun_ns < reader.begun_ns
         and _what(case.request) == (kind, step)
     ]
     return saves[-1] if saves else None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rca.replay.cases import order
-from rca.replay.recording import Call
+from rca.replay.cases import Case, order
 
 #: Calls that are two ends of one thing.
 PAIRED = {"upload_weights": "weights_update", "update_weights": "weights_update"}
@@ -48,6 +47,6 @@ def inseparable(gang: Iterable[Any], config: Any) -> bool:
     return any((r.role, r.method) in COLLECTIVE or (r.method in PAIRED and config.weight_sync == "collective") for r in gang)
 
 
-def after(request: Any, gang: Iterable[Any]) -> list[Any]:
+def after(case: Case, gang: Iterable[Case]) -> list[Case]:
     """Those of a gang that had ended before this one began. One that never reached its worker has not been done: nobody waited for it."""
-    return [other for other in gang if other is not request and not isinstance(other, Call) and other.end_ns is not None and other.end_ns <= request.start_ns]
+    return [other for other in gang if other is not case and other.request is not None and other.ended_ns is not None and other.ended_ns <= case.begun_ns]

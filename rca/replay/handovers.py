@@ -58,7 +58,7 @@ def first_broken(ordered: Sequence[Case], until: Case | None = None, rows: Rows 
     if until is not None:
         key = (until.attempt, until.side.step if until.side.step is not None else -1)
         same = [case for case in ordered if (case.attempt, case.side.step if case.side.step is not None else -1) == key]
-        earlier = list(ordered[: bisect.bisect_left([case.side.start_ns for case in ordered], until.side.start_ns)])
+        earlier = list(ordered[: bisect.bisect_left([case.begun_ns for case in ordered], until.begun_ns)])
         return _first(same, rows) or _first(reversed(earlier), rows)
     return _first(ordered, rows)
 
@@ -70,4 +70,4 @@ def _first(ordered: Iterable[Case], rows: Rows | None) -> Broken | None:
 def damage_before(ordered: Sequence[Case], case: Case) -> list[Case]:
     """Requests of the same step and attempt that began before this one and did not end well: what they lack is missing in what came after."""
     side = case.side
-    return [other for other in ordered if other is not case and other.recorded != OK and other.side.start_ns < side.start_ns and (other.attempt, other.side.step) == (case.attempt, side.step) and other.side.stage != side.stage]
+    return [other for other in ordered if other is not case and other.recorded != OK and other.begun_ns < case.begun_ns and (other.attempt, other.side.step) == (case.attempt, side.step) and other.side.stage != side.stage]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from rca.replay.answer import DIED, HUNG, Answer, timed_out
 from rca.replay.cases import ERROR, LOST, OK, UNFINISHED, Case
 from rca.replay.compare import CANNOT_TELL, DIVERGES, DOES_NOT, REPRODUCES, Difference, first_difference, same_error
 
+FIRST_COMPUTED = "computed.0"  # what a rank itself added to the first sum, see `train.train_batch`
 UNSAID = frozenset({"parts"})  # of an answer in parts, how many: its caller sees them merged
 
 
@@ -22,6 +24,7 @@ class Replayed:
     outcome: str
     text: str
     difference: Difference | None = None
+    because_of: str | None = None  # another worker of its world, whose numbers it added up
 
     @property
     def recorded(self) -> str:
@@ -62,6 +65,14 @@ def judged(case: Case, answer: Answer, expected: Mapping[str, Any] | None, expec
             return Replayed(case, UNFINISHED, CANNOT_TELL, f"{case.where} has not ended in time: it may be slow here, and --patience says how long is waited")
         return Replayed(case, UNFINISHED, REPRODUCES, f"{case.where} does not end again: {_line(answer.error)}")
     return Replayed(case, answer.outcome, CANNOT_TELL, f"{case.where} ends otherwise than then, and not well: {_line(answer.error)}")
+
+
+def blamed(gang: Sequence[Replayed]) -> list[Replayed]:
+    """Of a world that adds up what its ranks compute all differ: the one whose own part differed first is it, and the others differ because of it."""
+    own = [one for one in gang if one.outcome == DIVERGES and one.difference is not None and one.difference.name == FIRST_COMPUTED]
+    if not own:
+        return list(gang)
+    return [one if one in own or one.outcome != DIVERGES else dataclasses.replace(one, because_of=own[0].case.worker, text=f"{one.text}; it shares the sum with {own[0].case.worker}") for one in gang]
 
 
 def _ends_as(case: Case, answer: Answer) -> bool:

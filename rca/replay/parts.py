@@ -80,8 +80,9 @@ def unreceived(recording: Recording, case: Case, all_cases: Iterable[Case], plac
     """A request that never reached its worker, as its caller sent it, in the state that the worker had then. Raises RcaError."""
     assert case.call is not None
     call = case.call
-    known = [other.request for other in all_cases if other.request is not None and (other.attempt, other.worker) == (case.attempt, case.worker)]
-    earlier = before(known, call.start_ns)
+    mine = [other for other in all_cases if other.request is not None and (other.attempt, other.worker) == (case.attempt, case.worker)]
+    ended = [other for other in mine if other.ended_ns is not None and other.ended_ns <= case.begun_ns]
+    earlier = max(ended, key=lambda other: other.ended_ns or 0).request if ended else None
     if earlier is None:
         raise RcaError(f"nothing was recorded of {call.role}/{call.rank} before {call.method}", where=f"{call.source}:{call.line}")
     return Part(
@@ -92,12 +93,6 @@ def unreceived(recording: Recording, case: Case, all_cases: Iterable[Case], plac
         state(recording, earlier, {**earlier.state, **earlier.after}),
         random_states(recording, earlier),
     )
-
-
-def before(requests: Iterable[Request], time_ns: int) -> Request | None:
-    """The last of some requests that had ended by then."""
-    ended = [request for request in requests if request.end_ns is not None and request.end_ns <= time_ns]
-    return max(ended, key=lambda request: request.end_ns or 0, default=None)
 
 
 def state(recording: Recording, request: Request, recorded: Mapping[str, Any]) -> dict[str, Any]:

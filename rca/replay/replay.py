@@ -16,12 +16,12 @@ from rca.replay import parts, result
 from rca.replay.alike import differences
 from rca.replay.answer import Answer
 from rca.replay.bed import PATIENCE_S, Bed, Part
-from rca.replay.cases import OK, Case, cases, failed, order
+from rca.replay.cases import OK, Case, cases, failed
 from rca.replay.compare import CANNOT_TELL, DIVERGES, REPRODUCES, first_difference
 from rca.replay.files import broken_file
 from rca.replay.gangs import after, gangs, inseparable, lacking
 from rca.replay.handovers import first_broken
-from rca.replay.outcome import Replayed, judged
+from rca.replay.outcome import Replayed, blamed, judged
 from rca.replay.recording import FileRead, Recording
 from rca.replay.step import play_step, save_again
 from rca.replay.verdict import NotPlayed, decide
@@ -69,7 +69,7 @@ def replay(
             if of_failure:
                 again = [case for case in of_failure if any(one.case is case and one.outcome == REPRODUCES for one in played)]
                 broken = broken_file(again, all_cases, functools.partial(_file_again, recording, bed, places)) or first_broken(
-                    all_cases, max(of_failure, key=lambda case: case.side.start_ns), functools.partial(parts.rows, recording)
+                    all_cases, max(of_failure, key=lambda case: case.begun_ns), functools.partial(parts.rows, recording)
                 )
             verdict = decide(told, of_failure, played, broken, all_cases, lambda: play_step(recording, beside(run, NAME).parent, told, all_cases, bed, places, say), not others)
         elif any(one.outcome == DIVERGES for one in played):
@@ -99,7 +99,7 @@ def _play(recording: Recording, chosen: Sequence[Case], bed: Bed, places: parts.
         if number == len(all_gangs) or time.monotonic() - said > SAY_EVERY_S:
             said = time.monotonic()
             say(f"{number} of {len(all_gangs)} played: {gang[0].where}")
-    return sorted(found, key=lambda one: order(one.case.side))
+    return sorted(found, key=lambda one: one.case.order)
 
 
 def _play_gang(
@@ -123,9 +123,9 @@ def _play_gang(
         return found + [
             Replayed(case, "unfinished", CANNOT_TELL, f"{case.where} cannot be played without {found[0].case.worker}: {found[0].text}") for case, _ in ready
         ]
-    together = [case.side for case, _ in ready]
+    together = [case for case, _ in ready]
     for case, part in ready:
-        earlier = after(case.side, together)
+        earlier = after(case, together)
         part.waits_for = [number for number, other in enumerate(together) if any(other is one for one in earlier)]
     try:
         answers = bed.play([part for _, part in ready]) if ready else []
@@ -135,6 +135,7 @@ def _play_gang(
         _judge(recording, case, answer, places, bed.patience_s >= PATIENT * usual.get(case.side.method, 0.0))
         for (case, _), answer in zip(ready, answers, strict=True)
     ]
+    judged_ = blamed(judged_)
     return found + (_stable(judged_, answers, [part for _, part in ready], bed) if any(one.outcome == DIVERGES for one in judged_) else judged_)
 
 

@@ -87,7 +87,7 @@ def _request(one: Replayed) -> dict[str, Any]:
     apart = {} if found is None else {"tensor": found.name, "element": list(found.element) if found.element is not None else None, "expected": _plain(found.expected), "got": _plain(found.got)}
     return {
         "e": "request", **about(one.case), "recorded": one.recorded, "replayed": one.replayed, "outcome": one.outcome,
-        "error": (one.case.error or "")[:TEXT_MAX] or None, **apart, "text": one.text[:TEXT_MAX],
+        "error": (one.case.error or "")[:TEXT_MAX] or None, **apart, **({"because_of": one.because_of} if one.because_of else {}), "text": one.text[:TEXT_MAX],
     }  # fmt: skip
 
 

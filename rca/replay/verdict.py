@@ -46,7 +46,7 @@ def decide(
     """
     error = str(told["error"]) if told and told.get("error") else next((case.error for case in of_failure if case.error), None)
     mine = [one for one in played if any(one.case is case for case in of_failure)]
-    diverging = [one for one in played if one.outcome == DIVERGES]
+    diverging = sorted((one for one in played if one.outcome == DIVERGES), key=lambda one: one.because_of is not None)
     if diverging and not (of_failure or alike):
         return Verdict(
             CANNOT_TELL,
@@ -83,7 +83,7 @@ def decide(
 
 def _suspicious(again: Sequence[Replayed], broken: Broken | None, all_cases: Sequence[Case]) -> bool:
     """Whether what failed again was given input that had come to harm before: a request of another stage that failed, a hand-over whose ends differ, a file."""
-    others = broken is not None and all(broken.case is not one.case for one in again) and any(broken.case.side.start_ns <= one.case.side.start_ns for one in again)
+    others = broken is not None and all(broken.case is not one.case for one in again) and any(broken.case.begun_ns <= one.case.begun_ns for one in again)
     return others or any(read_by(one.case) for one in again) or any(damage_before(all_cases, one.case) for one in again)
 
 

@@ -1,6 +1,6 @@
 """Who is played with whom, and in which order."""
 
-from replay.sides import request
+from replay.sides import call, case, request
 
 from rca.replay.gangs import after, gangs, lacking
 from rca.replay_trainer.config import Config
@@ -30,10 +30,18 @@ def test_attempts_are_apart():
 
 
 def test_what_had_ended_before_is_waited_for():
-    first, second = request("upload_weights", "train", 0, 1, 5), request("update_weights", "rollout", 0, 6, 9)
+    first, second = case(request("upload_weights", "train", 0, 1, 5)), case(request("update_weights", "rollout", 0, 6, 9))
     assert after(second, [first, second]) == [first] and after(first, [first, second]) == []
-    overlapping = request("update_weights", "rollout", 1, 4, 9)
+    overlapping = case(request("update_weights", "rollout", 1, 4, 9))
     assert after(overlapping, [first, overlapping]) == []
+
+
+def test_clocks_of_workers_that_are_wrong_do_not_order_anything():
+    """Both were called at once, by one caller; one host is four seconds ahead."""
+    early, late = request("upload_weights", "train", 0, 4_000, 4_005), request("update_weights", "rollout", 0, 6, 9)
+    calls = [call(request(of.method, of.role, of.rank, start, 20)) for of, start in ((early, 5), (late, 6))]
+    both = [case(early, calls[0]), case(late, calls[1])]
+    assert after(both[0], both) == after(both[1], both) == []
 
 
 def test_who_is_missing_is_told():

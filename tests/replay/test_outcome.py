@@ -4,7 +4,8 @@ import pytest
 from replay.sides import call, case, request
 
 from rca.replay.answer import DIED, GIVEN_UP, HUNG, Answer
-from rca.replay.outcome import judged
+from rca.replay.compare import Difference
+from rca.replay.outcome import Replayed, blamed, judged
 
 ERROR, UNFINISHED = "error", None
 SLOW, GONE = "Request timeout after 20 s (train/0)", "RemoteProtocolError: Server disconnected (train/0)"
@@ -42,3 +43,10 @@ def test_a_request_that_was_killed_and_fails_now_is_another_failure():
 def test_errors_without_words_are_not_the_same():
     of = request("generate", "rollout", 0, 1, 2, outcome="error", error="")
     assert judged(case(of, call(of, "error", error="")), Answer("error", error=""), None, None).outcome == "cannot tell"
+
+
+def test_ranks_that_add_up_a_wrong_number_differ_because_of_the_one_that_computed_it():
+    wrong, right = (case(request("train_batch", "train", rank, 1, 9)) for rank in (1, 0))
+    gang = [Replayed(right, "ok", "diverges", "x", Difference("computed.1", None, "a", "b")), Replayed(wrong, "ok", "diverges", "y", Difference("computed.0", None, "a", "c"))]
+    assert [one.because_of for one in blamed(gang)] == ["train/1", None]
+    assert [one.because_of for one in blamed(gang[:1])] == [None]
