@@ -68,7 +68,7 @@ class Plan:
             bad = f"{self.search.bad} bad" if self.search.bad is not None else "any number of bad machines"
             raise RcaError(
                 f"these results contradict each other: {bad}, a fault that shows {self.search.shows:.0%} of the time and {self.search.false_alarms:.0%} false alarms never give them",
-                hint="correct a result with --correct, or allow for faults that show sometimes: --shows 0.5 --false-alarms 0.01",
+                hint="none of them was taken; correct a result with --correct, or allow for faults that show sometimes: --shows 0.5 --false-alarms 0.01",
             ) from None
 
     def answer(self, posterior: Posterior) -> Answer:

@@ -71,7 +71,7 @@ def words(plan: Plan, answer: Answer, over: bool) -> str:
         elif posterior.tests:
             told.append(f"So far {posterior.tests} tests; {sum(p > 0 for p in posterior.marginals().values())} kinds of history, no unit stands out\n")
     if plan.left_over:
-        told.append(f"Not tested: {compact(plan.left_over)}, which make no whole replica; swap them for hosts that are cleared, and plan again\n")
+        told.append(f"Not tested: {compact(plan.left_over)}: too few for another whole replica; swap them for hosts that are cleared, and plan again\n")
     return "".join(told)
 
 

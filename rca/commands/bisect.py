@@ -204,7 +204,7 @@ def plan(
         to_stdout((tell.lines(found) if not over else "") if shape == "groups" else tell.words(found, answer, over))
     if not over and shape == "text":
         first = found.open()[0].number
-        say(f"hint: then rca bisect plan --result {state or output or 'plan.json'} {first}=fail rest=pass")
+        say(f"hint: then, with the results that you get, as in rca bisect plan --result {state or output or 'plan.json'} {first}=fail rest=pass")
     return OK
 
 
@@ -213,7 +213,9 @@ def _hosts(hosts: str | None, file: str | None) -> list[str]:
     from rca.bisect.names import MOST, expand
     from rca.errors import RcaError
 
-    if (hosts is None) == (file is None):
+    if hosts is not None and file is not None:
+        raise RcaError("--hosts and --hosts-file exclude each other")
+    if hosts is None and file is None:
         raise RcaError("a plan needs hosts, by --hosts or --hosts-file", hint="rca bisect plan --hosts 'node[01-64]' -o plan.json")
     if file is not None:
         try:

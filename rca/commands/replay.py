@@ -23,7 +23,7 @@ the run, `logs/replay.rca.jsonl`, and `rca analyze` uses it as evidence.
 Examples:
   rca replay runs/mine
   rca replay runs/mine --step 12
-  rca replay runs/mine --request 4f1d0c
+  rca replay runs/mine --request b373cfc6318b
   rca replay runs/mine --list
   rca replay scenario-runs/06_cleanup_masks_oom && rca analyze scenario-runs/06_cleanup_masks_oom/logs
   rca replay scenario-runs/04_save_fault_poisons_weights --with-fault
@@ -130,6 +130,8 @@ def _print(found: Any) -> int:
     to_stdout("".join(safe(line.rstrip("\n")) + "\n" for line in lines))
     if found.file is not None:
         say(f"written: {found.file}")
+        if found.verdict is not None:
+            say(f"hint: rca analyze {found.file.parent} weighs it with the logs")
     if found.unwritten is not None:
         raise found.unwritten
     unknown = [one for one in found.replayed if one.outcome == "cannot tell"]

@@ -34,7 +34,7 @@ def truth_of(run: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise RcaError(f"the fault is not known: {error}", where=str(file), hint="--with-fault takes a scenario that `rca scenarios run` played") from error
+        raise RcaError(f"the fault is not known: {error.strerror if isinstance(error, OSError) else error}", where=str(file), hint="--with-fault takes a scenario that `rca scenarios run` played") from error
     if not isinstance(found, dict):
         raise RcaError("this is no truth: it is not an object", where=str(file))
     return found

@@ -259,7 +259,8 @@ def where(folder: Path) -> Path:
             return at
     if not folder.exists():
         raise RcaError(f"no such folder: `{folder}`")
-    raise RcaError(f"no recording here: no file `*{ENDING}`", where=str(folder), hint=HINT)
+    above = folder.absolute().parent / "recording"
+    raise RcaError(f"no recording here: no file `*{ENDING}`", where=str(folder), hint=f"the run is the folder above, with {above}" if above.is_dir() else HINT)
 
 
 def _stem(path: Path) -> str:

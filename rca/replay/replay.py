@@ -213,6 +213,8 @@ def _chosen(all_cases: Sequence[Case], choice: Choice, told: dict[str, Any] | No
 def settings(run: Path) -> Config:
     """The settings of the recorded run. Raises RcaError that names the file which is missing, or asks for more workers than a replay can start."""
     file = beside(run, NAME)
+    if not file.exists():
+        raise RcaError("no settings of `rca train` are here", where=str(file), hint="requests of a trainer of your own are played by `rca.replay.own.play`: docs/replay.md")
     config = Config.read(file)
     if (ranks := config.train_ranks + config.rollout_ranks + config.reference_ranks) > RANKS_MAX:
         raise RcaError(f"the run had {ranks} workers, and a replay starts at most {RANKS_MAX}", where=str(file))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rca.errors import RcaError
 from rca.replay.recording import DIGEST, Header, Recording, Request, Value
 from rca.trace_inject import content
-from rca.trace_inject.content import ARRAY, BYTES
+from rca.trace_inject.content import ARRAY, BYTES, LOST
 
 
 def value(recording: Recording, recorded: Value, process: Header) -> dict[str, Any]:
@@ -47,7 +48,10 @@ def as_recorded(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def groups(recording: Recording, recorded: Mapping[str, Any], process: Header) -> dict[str, Any]:
-    """A state as its process had it: a group that is a digest is its tensors."""
+    """A state as its process had it: a group that is a digest is its tensors. Raises RcaError for one that could not be kept."""
+    for name, said in recorded.items():
+        if isinstance(said, dict) and LOST in said:
+            raise RcaError(f"its state `{name}` was not kept ({said[LOST]})", hint="`state` gives tensors by name for each group, not nested")
     return {name: recording.tensors(said, process) if isinstance(said, str) and DIGEST.fullmatch(said) else said for name, said in recorded.items()}
 
 

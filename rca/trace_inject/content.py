@@ -19,6 +19,7 @@ ITEMS_MAX = 200_000  # of all containers of one value
 TEXT_MAX = 1000  # characters of what is no JSON
 DIGEST_DIGITS = 32
 ARRAY, BYTES, TEXT = "$array", "$bytes", "$text"  # what stands in place of a nested tensor, of bytes, and of what can only be described
+LOST = "$lost"  # what stands in place of a group of a state that could not be taken, and says why
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -95,8 +96,13 @@ def _made_simple(torch: Any, value: Any) -> Any:
 
 
 def arrays(tensors: Mapping[str, Any], copied: bool = True) -> dict[str, Array]:
-    """Tensors by name."""
-    return {str(name): array(value, copied) for name, value in tensors.items()}
+    """Tensors by name. Raises TypeError, which names it, for anything else."""
+    found = {}
+    for name, value in tensors.items():
+        if not is_array(value) and not hasattr(value, "dtype"):
+            raise TypeError(f"`{name}` is no tensor but {type(value).__name__}")
+        found[str(name)] = array(value, copied)
+    return found
 
 
 def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -179,9 +179,13 @@ class recorded:
             known = _states[self._state] = {}
             while len(_states) > STATES_MAX:
                 _states.pop(next(iter(_states)), None)
-        version = self._version() if self._version is not None else None
+        try:
+            version = self._version() if self._version is not None else None
+            groups = dict(self._state().items())
+        except Exception as error:  # of the trainer's own functions: no fault of ours, three of which would end the recording
+            return {"state": _lost(error)}, {}
         state, changed = {}, {}
-        for name, value in self._state().items():
+        for name, value in groups.items():
             is_plain = not callable(value) and not isinstance(value, Mapping)
             mark = version.get(name) if isinstance(version, dict) else version
             was = known.get(name)
@@ -190,7 +194,12 @@ class recorded:
             elif was is not None and mark is not None and was[0] == mark and of.blobs.has(f"{was[1]}{recording.TENSORS}", self._step):
                 said = was[1]
             else:
-                said, _ = of.tensors(content.arrays(value() if callable(value) else value, copied=False), self._step)
+                try:
+                    arrays = content.arrays(value() if callable(value) else value, copied=False)
+                except Exception as error:  # as of an optimizer's `state_dict()`, which is nested
+                    state[name] = _lost(error)
+                    continue
+                said, _ = of.tensors(arrays, self._step)
             if not is_plain:
                 self.files.append(f"{said}{recording.TENSORS}")
             if was is None or was[1] != said:
@@ -221,6 +230,13 @@ class recorded:
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, each call of which is recorded."""
         return _decorated(function, self.method or getattr(function, "__qualname__", "call"), self._state, self._version)
+
+
+def _lost(error: Exception) -> dict[str, str]:
+    """What stands for a group that cannot be kept. Raises what a signal handler of the trainer raised meanwhile."""
+    if guard.passes(error):
+        raise error
+    return {content.LOST: f"{type(error).__name__}: {error}"[:NAME_MAX]}
 
 
 def joined(parts: list[Any]) -> dict[str, Any]:

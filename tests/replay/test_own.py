@@ -49,3 +49,33 @@ def test_whose_requests_are_meant_must_be_clear(tmp_path: Path) -> None:
     assert _run("record", tmp_path).returncode == 0
     with pytest.raises(RcaError, match="train/0 are recorded"):
         play(tmp_path, {}, role="rollout")
+
+
+def test_a_state_that_cannot_be_kept_costs_its_requests_and_nothing_else(tmp_path: Path) -> None:
+    """An optimizer's `state_dict()` is nested, and a trainer's own function may raise: the recorder counts no fault of its own, and the rest is kept."""
+    import torch
+
+    from rca import trace_inject as rt
+    from rca.trace_inject import guard, recording
+
+    def broken() -> dict[str, object]:
+        raise KeyError("model")
+
+    before = list(guard.faults)
+    rt.record_requests(tmp_path / "recording", role="train", rank=0)
+    try:
+        for number in range(4):
+            with rt.recorded("fit", {"x": torch.ones(2)}, lambda: {"weights": {"w": torch.ones(3)}, "optimizer": {"state": {}, "param_groups": []}}) as request:
+                request.result({"number": number})
+            with rt.recorded("other", {}, broken):
+                pass
+            with rt.recorded("plain", {}):
+                pass
+    finally:
+        recording.stop()
+    assert guard.faults == before
+    found = play(tmp_path, {"fit": lambda x: {}, "other": dict, "plain": dict}, restore=lambda state: None)
+    told = [(one.case.request.method, one.outcome, one.text) for one in found.replayed if one.case.request]
+    assert len(told) == 12
+    assert {(method, outcome) for method, outcome, _ in told} == {("fit", "cannot tell"), ("other", "cannot tell"), ("plain", "reproduces")}
+    assert "its state `optimizer` was not kept (TypeError: `state` is no tensor but dict)" in told[0][2] and "KeyError" in told[1][2]
