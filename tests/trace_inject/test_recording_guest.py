@@ -33,6 +33,7 @@ def quiet() -> Iterator[None]:
 
 def _begin(folder: Path, rank: int, fd: int) -> None:
     """In a child: requests without an end, of several sizes; each is said when it begins, before it is recorded, and when it has ended."""
+    torch.set_num_threads(1)  # the threads of an earlier test's tensors are not in this child: it would wait for them for ever
     rt.record_requests(folder, role="train", rank=rank, steps=3)
     weights = {"w": torch.zeros(50_000)}
     for step in range(1, 1 << 30):
