@@ -9,6 +9,7 @@ from typing import Any
 
 SIMILAR = 90.0  # of 100: two error texts that say the same with other numbers, paths and addresses
 NUMBERS = re.compile(r"0x[0-9a-f]+|/[\w./-]+|\d+(?:\.\d+)?")
+THERE, LACKS = "there", "not there"
 REPRODUCES, DOES_NOT, DIVERGES, CANNOT_TELL = "reproduces", "does not reproduce", "diverges", "cannot tell"
 
 
@@ -22,6 +23,11 @@ class Difference:
     got: Any
     count: int = 1  # of elements of that tensor that differ
 
+    @property
+    def of_form(self) -> bool:
+        """Whether one of the two has a part that the other lacks: another program, not other numbers."""
+        return THERE in (self.expected, self.got) and LACKS in (self.expected, self.got)
+
     def __str__(self) -> str:
         where = f"{self.name}{list(self.element)}" if self.element is not None else self.name
         return f"{where} was {self.expected!r} and is {self.got!r}" + (f", and {self.count - 1} more of this tensor" if self.count > 1 else "")
@@ -33,7 +39,7 @@ def first_difference(expected: Mapping[str, Any], got: Mapping[str, Any]) -> Dif
 
     for name in sorted({*expected, *got}):
         if name not in expected or name not in got:
-            return Difference(name, None, "there" if name in expected else "not there", "there" if name in got else "not there")
+            return Difference(name, None, THERE if name in expected else LACKS, THERE if name in got else LACKS)
         one, other = expected[name], got[name]
         if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
             found = _tensors(name, one, other)

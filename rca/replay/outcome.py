@@ -45,6 +45,8 @@ def judged(case: Case, answer: Answer, expected: Mapping[str, Any] | None, expec
         if difference is None and expected_after is not None:
             difference = _state(expected_after, answer.after)
     if answer.outcome == OK:
+        if difference is not None and difference.of_form:
+            return Replayed(case, OK, CANNOT_TELL, f"{case.where} gives a result of another form, as another version of the program would: {difference}", difference)
         if difference is not None:
             return Replayed(case, OK, DIVERGES, f"{case.where} gives other numbers: {difference}", difference)
         if recorded == OK:

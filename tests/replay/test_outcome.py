@@ -50,3 +50,9 @@ def test_ranks_that_add_up_a_wrong_number_differ_because_of_the_one_that_compute
     gang = [Replayed(right, "ok", "diverges", "x", Difference("computed.1", None, "a", "b")), Replayed(wrong, "ok", "diverges", "y", Difference("computed.0", None, "a", "c"))]
     assert [one.because_of for one in blamed(gang)] == ["train/1", None]
     assert [one.because_of for one in blamed(gang[:1])] == [None]
+
+
+def test_a_part_that_was_not_recorded_is_another_program_and_no_wrong_number():
+    of = case(request("generate", "rollout", 0, 1, 9))
+    found = judged(of, Answer("ok", {"answers": 1, "more": 2}), {"answers": 1}, None)
+    assert found.outcome == "cannot tell" and "another version" in found.text
