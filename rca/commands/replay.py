@@ -31,6 +31,12 @@ Examples:
 
 Exit codes: 0 replayed, whatever came of it, 2 wrong usage or a recording that cannot be used, 3 some requests could not be played.
 """
+SPEAKS_FOR = {
+    "reproduces": "this speaks for the program or its data",
+    "does not reproduce": "this speaks for what was not brought back: a machine, a link, a disk, another process, a lost message",
+    "diverges": "this speaks for a machine that computes wrongly",
+    "cannot tell": "this speaks for nothing",
+}
 SHOWN = 20  # requests that are printed one by one
 
 
@@ -124,7 +130,7 @@ def _print(found: Any) -> int:
     if found.broken is not None:
         lines.append(f"first broken hand-over: {found.broken.case.where}: {found.broken.text}\n")
     if found.verdict is not None:
-        lines += ["\n", f"{found.verdict.verdict.upper()}: {found.verdict.text}\n"]
+        lines += ["\n", f"{found.verdict.verdict.upper()}: {found.verdict.text}\n", f"{SPEAKS_FOR[found.verdict.verdict]}\n"]
     from rca.console import safe
 
     to_stdout("".join(safe(line.rstrip("\n")) + "\n" for line in lines))
@@ -155,6 +161,7 @@ def _list(folder: Any) -> int:
 
     recording = Recording.read(folder)
     lines = [f"{case.side.request_id or '-':34} {'-' if case.side.step is None else case.side.step!s:>5}  {case.side.stage or '-':22} {case.side.method:18} {case.worker:14} {case.recorded}" for case in cases(recording)]
+    say("request, step, stage, method, worker, how it ended")
     to_stdout("".join(safe(line) + "\n" for line in lines))
     for gap in recording.gaps:
         say(f"note: {gap}")
