@@ -23,6 +23,8 @@ RETRY_NS = 1_000_000_000  # after a write that failed
 LOOK_NS = 1_000_000_000  # between two looks at who else is there
 TRIES, PAUSE_S = 50, 0.0002
 VECTOR_MAX = 512  # pieces of one call; the system takes 1,024
+LEFT_MOST, LEFT_SHARE = 1 << 30, 2  # so many bytes of a disk, or half of it, are the trainer's: a recording must not be what fills it
+ROOM_NS = 200_000_000  # between two looks at how full the disk is
 SIBLINGS_MAX = 64  # whose stores are looked into
 
 
@@ -45,6 +47,17 @@ class Blobs:
         self._look_ns = self._retry_ns = 0
         self._there = False
         self._number = 0
+        self._room, self._room_ns = 0, 0  # bytes that may still be written, until it is looked at again
+
+    def _fits(self, size: int) -> bool:
+        """Whether the disk has room for it, beside what is left to the trainer. Raises OSError."""
+        now = time.monotonic_ns()
+        if size > self._room or now > self._room_ns:
+            disk = os.statvfs(self.own)
+            self._room = (disk.f_bavail - min(LEFT_MOST // disk.f_frsize, disk.f_blocks // LEFT_SHARE)) * disk.f_frsize
+            self._room_ns = now + ROOM_NS
+        self._room -= size
+        return self._room >= 0
 
     def keep(self, name: str, pieces: Callable[[], Sequence[Any]], size: int, step: int | None) -> bool:
         """Keep `size` bytes for a step; False where they cannot be kept. `pieces` gives them, if they are needed."""
@@ -69,6 +82,8 @@ class Blobs:
             os.makedirs(self.own, FOLDER_MODE, exist_ok=True)
             self._adopt()
             self._there = True
+        if not self._fits(size):
+            return False
         if size <= self.packs.most and self._packed(name, pieces, step):
             return True
         if name in self._writing:

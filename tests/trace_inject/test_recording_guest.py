@@ -199,6 +199,28 @@ def test_a_full_disk_is_survived_and_said(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="takes root to mount a file system")
+def test_half_of_a_small_disk_is_left_to_the_trainer(tmp_path: Path) -> None:
+    """A recording must not be what fills a disk: what does not fit is not kept, and that is said."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        rt.record_requests(disk / "r", role="train", rank=0)
+        for step in range(12):
+            with rt.step(step), rt.recorded("train", {"x": torch.full((1 << 18,), step)}):
+                pass
+        recording.stop()
+        free = os.statvfs(disk)
+        assert free.f_bavail * free.f_frsize >= 3 << 20
+        kept = [request.args.kept for request in Recording.read(disk / "r").requests]
+        assert kept[0] and not all(kept) and len(kept) == 12
+    finally:
+        recording.stop()
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
 def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     """A file where the folder should be, as any other folder without rights: the work goes on."""
     (tmp_path / "file").write_text("")
