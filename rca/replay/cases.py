@@ -42,8 +42,8 @@ class Case:
 
     @property
     def order(self) -> tuple[int, str, int]:
-        """By time; a process without a rank is before those that have one."""
-        return self.begun_ns, self.side.role, -1 if self.side.rank is None else self.side.rank
+        """By time, of the one clock; then as `order` has it."""
+        return self.begun_ns, *order(self.side)[1:]
 
     @property
     def worker(self) -> str:

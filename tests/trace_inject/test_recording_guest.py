@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -161,14 +162,23 @@ def test_threads_record_beside_each_other(tmp_path: Path) -> None:
         assert found.tensors(request.args.tensors)["x"].tolist() == found.tensors(request.result.tensors)["y"].tolist()[::-1]
 
 
+@contextlib.contextmanager
+def small_disk(disk: Path, size: str) -> Iterator[Path]:
+    """A file system of its own, with a recording of it stopped before it is taken away."""
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield disk
+    finally:
+        recording.stop()
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="takes root to mount a file system")
 def test_a_full_disk_is_survived_and_said(tmp_path: Path) -> None:
     """On a full disk the trainer goes on; what is missing is said, and when there is room again, it is recorded again."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
+    with small_disk(tmp_path / "disk", "1m") as disk:
         rt.record_requests(disk / "r", role="train", rank=0)
         with rt.recorded("before", {"x": torch.arange(1000)}):
             pass
@@ -194,19 +204,12 @@ def test_a_full_disk_is_survived_and_said(tmp_path: Path) -> None:
         for request in found.requests:
             if request.args.kept:
                 found.tensors(request.args.tensors)
-    finally:
-        recording.stop()
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="takes root to mount a file system")
 def test_half_of_a_small_disk_is_left_to_the_trainer(tmp_path: Path) -> None:
     """A recording must not be what fills a disk: what does not fit is not kept, and that is said."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], capture_output=True).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
+    with small_disk(tmp_path / "disk", "8m") as disk:
         rt.record_requests(disk / "r", role="train", rank=0)
         for step in range(12):
             with rt.step(step), rt.recorded("train", {"x": torch.full((1 << 18,), step)}):
@@ -216,9 +219,6 @@ def test_half_of_a_small_disk_is_left_to_the_trainer(tmp_path: Path) -> None:
         assert free.f_bavail * free.f_frsize >= 3 << 20
         kept = [request.args.kept for request in Recording.read(disk / "r").requests]
         assert kept[0] and not all(kept) and len(kept) == 12
-    finally:
-        recording.stop()
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_folder_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
